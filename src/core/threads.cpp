@@ -1,0 +1,103 @@
+#include "regard/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+
+#ifdef REGARD_STD_THREADS
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+namespace regard {
+namespace {
+
+std::atomic<int> chosen_threads{0};
+thread_local bool inside_parallel = false;
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+int default_threads() {
+  static const int count = [] {
+    const char* text = std::getenv("REGARD_THREADS");
+    const int wanted = text ? std::atoi(text) : 0;
+    return wanted > 0 ? wanted : usable_cores();
+  }();
+  return count;
+}
+
+void run_team(int team, const std::function<void(int)>& body) {
+#ifdef REGARD_STD_THREADS
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < team; ++thread) others.emplace_back(body, thread);
+  body(0);
+  for (std::thread& other : others) other.join();
+#else
+#pragma omp parallel num_threads(team)
+  body(omp_get_thread_num());
+#endif
+}
+
+}  // namespace
+
+int threads() {
+  const int chosen = chosen_threads.load(std::memory_order_relaxed);
+  return chosen > 0 ? chosen : default_threads();
+}
+
+void set_threads(int count) { chosen_threads.store(std::max(0, count), std::memory_order_relaxed); }
+
+void parallel_items(std::int64_t items, const std::function<void(std::int64_t, int)>& work) {
+  const int team = static_cast<int>(std::min<std::int64_t>(threads(), items));
+  if (team <= 1 || inside_parallel) {
+    for (std::int64_t item = 0; item < items; ++item) work(item, 0);
+    return;
+  }
+  std::atomic<std::int64_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_guard;
+  run_team(team, [&](int thread) {
+    inside_parallel = true;
+    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
+      try {
+        work(item, thread);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(failure_guard);
+        if (!failure) failure = std::current_exception();
+        next.store(items, std::memory_order_relaxed);
+      }
+    }
+    inside_parallel = false;
+  });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void parallel_ranges(std::int64_t count, std::int64_t grain,
+                     const std::function<void(std::int64_t, std::int64_t)>& work) {
+  if (count <= 0) return;
+  const std::int64_t step = std::max<std::int64_t>(1, grain);
+  parallel_items((count + step - 1) / step, [&](std::int64_t item, int) {
+    work(item * step, std::min(count, (item + 1) * step));
+  });
+}
+
+const char* threads_backend() {
+#ifdef REGARD_STD_THREADS
+  return "std::thread";
+#else
+  return "OpenMP";
+#endif
+}
+
+}  // namespace regard
