@@ -36,7 +36,7 @@ namespace regard {
 class QueryStart {
  public:
   QueryStart() = default;
-  QueryStart(Index position) : positions_{position} {}                          // NOLINT: implicit
+  QueryStart(Index position) : positions_{position} {}                            // NOLINT: implicit
   QueryStart(std::vector<Index> per_batch) : positions_(std::move(per_batch)) {}  // NOLINT: implicit
   Index of(Index batch, Index q_len, Index kv_len) const {
     if (positions_.empty()) return kv_len - q_len;
@@ -77,9 +77,9 @@ struct Rectangle {
 
 // What to report besides the output. Asking changes no bit of anything else.
 struct Observe {
-  bool lse = false;      // [batch, q_heads, q_len], natural logarithm, sink included
-  bool entropy = false;  // [batch, q_heads, q_len], nats, of the weights over keys
-  bool weights = false;  // [batch, q_heads, q_len, kv_len]: quadratic memory, by request only
+  bool lse = false;                        // [batch, q_heads, q_len], natural logarithm, sink included
+  bool entropy = false;                    // [batch, q_heads, q_len], nats, of the weights over keys
+  bool weights = false;                    // [batch, q_heads, q_len, kv_len]: quadratic memory, by request only
   std::vector<Rectangle> rectangles = {};  // each becomes [rows, keys]
 };
 
@@ -87,8 +87,8 @@ template <class T>
 struct BasicAttendOptions {
   Mask mask = {};
   ScoreModifiers score = {};
-  View<const T, 4> bias = {};         // sizes 1 broadcast to [batch, q_heads, q_len, kv_len]
-  std::optional<T> scale = {};        // default 1 / sqrt(head_dim)
+  View<const T, 4> bias = {};   // sizes 1 broadcast to [batch, q_heads, q_len, kv_len]
+  std::optional<T> scale = {};  // default 1 / sqrt(head_dim)
   QueryStart q_start = {};
   std::span<const Index> kv_lengths = {};  // [batch]: keys at and after it do not exist
   std::span<const T> sink = {};            // [q_heads]: logits that join the denominator only
@@ -99,8 +99,8 @@ using AttendOptions = BasicAttendOptions<float>;
 
 template <class T>
 struct BasicAttendResult {
-  Tensor<T> out;      // [batch, q_heads, q_len, value_dim]
-  Tensor<T> lse;      // the following are empty unless asked for
+  Tensor<T> out;  // [batch, q_heads, q_len, value_dim]
+  Tensor<T> lse;  // the following are empty unless asked for
   Tensor<T> entropy;
   Tensor<T> weights;
   std::vector<Tensor<T>> rectangles;
@@ -141,18 +141,17 @@ using AttendGradients = BasicAttendGradients<float>;
 // [batch, q_heads, q_len] may be left out. Throws ArgumentError as attend does,
 // and for a modifier that states no derivative.
 AttendGradients attend_backward(View<const float, 4> dout, View<const float, 4> q, View<const float, 4> k,
-                                View<const float, 4> v, const AttendForward& forward,
-                                const AttendOptions& options = {}, View<const float, 3> dlse = {});
+                                View<const float, 4> v, const AttendForward& forward, const AttendOptions& options = {},
+                                View<const float, 3> dlse = {});
 
 // Memory of yours for the three large gradients (any strides but 0 and
 // overlapping ones); the result's dq, dk and dv stay empty.
 struct GradientViews {
   View<float, 4> dq, dk, dv;
 };
-AttendGradients attend_backward_into(const GradientViews& gradients, View<const float, 4> dout,
-                                     View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
-                                     const AttendForward& forward, const AttendOptions& options = {},
-                                     View<const float, 3> dlse = {});
+AttendGradients attend_backward_into(const GradientViews& gradients, View<const float, 4> dout, View<const float, 4> q,
+                                     View<const float, 4> k, View<const float, 4> v, const AttendForward& forward,
+                                     const AttendOptions& options = {}, View<const float, 3> dlse = {});
 
 // The public reference in double precision: plain loops, O(q_len) memory
 // besides the result. Same rules, same options; what the kernels are tested

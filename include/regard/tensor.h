@@ -33,9 +33,7 @@ struct AlignedAllocator {
   AlignedAllocator() = default;
   template <class U>
   AlignedAllocator(const AlignedAllocator<U>&) {}  // NOLINT: allocators convert
-  T* allocate(std::size_t count) {
-    return static_cast<T*>(::operator new(count * sizeof(T), alignment));
-  }
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), alignment)); }
   void deallocate(T* pointer, std::size_t) { ::operator delete(pointer, alignment); }
   template <class U>
   void construct(U* place) {
@@ -63,7 +61,8 @@ class Tensor {
   Tensor(Shape shape, std::initializer_list<T> values) : Tensor(std::move(shape), std::vector<T>(values)) {}
   Tensor(Shape shape, const std::vector<T>& values) : shape_(std::move(shape)), values_(values.begin(), values.end()) {
     if (element_count(shape_) != count())
-      throw ArgumentError("Tensor: shape " + shape_text(shape_) + " does not hold " + std::to_string(count()) + " values");
+      throw ArgumentError("Tensor: shape " + shape_text(shape_) + " does not hold " + std::to_string(count()) +
+                          " values");
   }
   // The numbers are left uninitialised: for results that are written whole.
   static Tensor uninitialised(Shape shape) {
@@ -117,7 +116,8 @@ class Tensor {
   template <int Rank>
   std::array<Index, Rank> sizes_of() const {
     if (rank() != Rank)
-      throw ArgumentError("Tensor: " + shape_text(shape_) + " is used where " + std::to_string(Rank) + " dimensions are needed");
+      throw ArgumentError("Tensor: " + shape_text(shape_) + " is used where " + std::to_string(Rank) +
+                          " dimensions are needed");
     std::array<Index, Rank> sizes;
     std::copy(shape_.begin(), shape_.end(), sizes.begin());
     return sizes;

@@ -35,8 +35,8 @@ class View {
   }
   // View<T> reads as View<const T>.
   template <class U>
-    requires(std::is_same_v<const U, T> && !std::is_const_v<U>)
-  View(const View<U, Rank>& other)  // NOLINT: implicit on purpose
+  requires(std::is_same_v<const U, T> && !std::is_const_v<U>)
+      View(const View<U, Rank>& other)  // NOLINT: implicit on purpose
       : data_(other.data()), sizes_(other.sizes()), strides_(other.strides()) {}
 
   T* data() const { return data_; }
@@ -54,15 +54,12 @@ class View {
   bool given() const { return data_ != nullptr || sizes_ != Sizes{}; }
 
   template <class... I>
-    requires(sizeof...(I) == Rank)
-  T& operator()(I... index) const {
+  requires(sizeof...(I) == Rank) T& operator()(I... index) const {
     return data_[offset(std::array<Index, Rank>{static_cast<Index>(index)...})];
   }
 
   // The view of one entry along the first axis.
-  View<T, Rank - 1> operator[](Index index) const
-    requires(Rank > 1)
-  {
+  View<T, Rank - 1> operator[](Index index) const requires(Rank > 1) {
     std::array<Index, Rank - 1> sizes, strides;
     for (int axis = 1; axis < Rank; ++axis) {
       sizes[axis - 1] = sizes_[axis];

@@ -47,8 +47,7 @@ Tensor<To> widened(const AnyTensor& tensor, const std::string& what, const char*
       return converted<std::uint16_t, To>(tensor, [](std::uint16_t x) { return static_cast<To>(from_float16(x)); });
     case DType::bf16:
       return converted<std::uint16_t, To>(tensor, [](std::uint16_t x) { return static_cast<To>(from_bfloat16(x)); });
-    default:
-      throw ArgumentError(what + " has dtype " + dtype_name(tensor.dtype) + " where " + wanted + " is needed");
+    default: throw ArgumentError(what + " has dtype " + dtype_name(tensor.dtype) + " where " + wanted + " is needed");
   }
 }
 
@@ -101,8 +100,7 @@ Tensor<std::int64_t> to_int64(const AnyTensor& tensor, const std::string& what) 
 
 Tensor<std::uint8_t> to_boolean(const AnyTensor& tensor, const std::string& what) {
   if (tensor.dtype != DType::boolean)
-    throw ArgumentError(what + " has dtype " + dtype_name(tensor.dtype) +
-                        " where BOOL is needed (true = may attend)");
+    throw ArgumentError(what + " has dtype " + dtype_name(tensor.dtype) + " where BOOL is needed (true = may attend)");
   return converted<std::uint8_t, std::uint8_t>(tensor,
                                                [](std::uint8_t x) { return static_cast<std::uint8_t>(x != 0); });
 }
@@ -121,7 +119,8 @@ AnyTensor any_tensor(const Tensor<float>& tensor, DType as) {
   if (as != DType::f16 && as != DType::bf16)
     throw ArgumentError(std::string("any_tensor: float numbers can't be stored as ") + dtype_name(as));
   auto half = Tensor<std::uint16_t>::uninitialised(tensor.shape());
-  for (Index i = 0; i < half.count(); ++i) half[i] = as == DType::f16 ? float16_from(tensor[i]) : bfloat16_from(tensor[i]);
+  for (Index i = 0; i < half.count(); ++i)
+    half[i] = as == DType::f16 ? float16_from(tensor[i]) : bfloat16_from(tensor[i]);
   return copied(half, as);
 }
 

@@ -87,9 +87,8 @@ void parallel_ranges(std::int64_t count, std::int64_t grain,
                      const std::function<void(std::int64_t, std::int64_t)>& work) {
   if (count <= 0) return;
   const std::int64_t step = std::max<std::int64_t>(1, grain);
-  parallel_items((count + step - 1) / step, [&](std::int64_t item, int) {
-    work(item * step, std::min(count, (item + 1) * step));
-  });
+  parallel_items((count + step - 1) / step,
+                 [&](std::int64_t item, int) { work(item * step, std::min(count, (item + 1) * step)); });
 }
 
 const char* threads_backend() {

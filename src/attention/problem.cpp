@@ -1,0 +1,93 @@
+#include "attention/problem.h"
+
+#include "regard/error.h"
+#include "regard/random.h"
+
+namespace regard::detail {
+namespace {
+
+[[noreturn]] void refuse(const char* call, const std::string& what) {
+  throw ArgumentError(std::string(call) + ": " + what);
+}
+
+std::string text(const Sizes4& sizes) { return shape_text(sizes.data(), 4); }
+std::string text(Index number) { return std::to_string(number); }
+
+void check_rectangle(const char* call, const Sizes& sizes, const Rectangle& want) {
+  const auto inside = [](Index begin, Index count, Index size) {
+    return begin >= 0 && count >= 0 && begin <= size - count;
+  };
+  if (!inside(want.batch, 1, sizes.batch) || !inside(want.head, 1, sizes.q_heads) ||
+      !inside(want.row, want.rows, sizes.q_len) || !inside(want.key, want.keys, sizes.kv_len))
+    refuse(call, "rectangle of batch " + text(want.batch) + ", head " + text(want.head) + ", rows " + text(want.row) +
+                     "+" + text(want.rows) + ", keys " + text(want.key) + "+" + text(want.keys) +
+                     " lies outside [batch,q_heads,q_len,kv_len] = " +
+                     text(Sizes4{sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len}));
+}
+
+void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> lengths) {
+  if (lengths.empty()) return;
+  if (static_cast<Index>(lengths.size()) != sizes.batch)
+    refuse(call,
+           "kv_lengths has " + text(static_cast<Index>(lengths.size())) + " entries but batch is " + text(sizes.batch));
+  for (Index length : lengths)
+    if (length < 0 || length > sizes.kv_len)
+      refuse(call, "kv_lengths holds " + text(length) + " but kv_len is " + text(sizes.kv_len));
+}
+
+void check_score(const char* call, const Sizes& sizes, const ScoreModifiers& score) {
+  for (std::size_t i = 0; i < score.chain().size(); ++i) {
+    score.chain()[i]->check(sizes.q_heads);
+    if (i > 0 && score.chain()[i]->kind() == ScoreModifier::Kind::softcap)
+      refuse(call, "softcap must be the first score modifier, it is number " + text(static_cast<Index>(i) + 1));
+  }
+}
+
+}  // namespace
+
+Sizes check_shapes(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v) {
+  const std::string shapes = " (q " + text(q) + ", k " + text(k) + ", v " + text(v) + ")";
+  if (q[3] == 0) refuse(call, "head_dim is 0" + shapes);
+  if (k[3] != q[3]) refuse(call, "k has head_dim " + text(k[3]) + " but q has " + text(q[3]) + shapes);
+  if (k[0] != q[0]) refuse(call, "k has batch " + text(k[0]) + " but q has " + text(q[0]) + shapes);
+  if (v[0] != q[0]) refuse(call, "v has batch " + text(v[0]) + " but q has " + text(q[0]) + shapes);
+  if (v[1] != k[1]) refuse(call, "v has " + text(v[1]) + " heads but k has " + text(k[1]) + shapes);
+  if (v[2] != k[2]) refuse(call, "v has kv_len " + text(v[2]) + " but k has " + text(k[2]) + shapes);
+  if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
+    refuse(call, "q has " + text(q[1]) + " heads, not a multiple of the " + text(k[1]) + " heads of k" + shapes);
+  return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+}
+
+void check_facts(const char* call, const Sizes& sizes, const OptionFacts& facts) {
+  facts.mask->check({sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len});
+  check_score(call, sizes, *facts.score);
+  const Sizes4 pairs{sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len};
+  for (std::size_t axis = 0; facts.has_bias && axis < 4; ++axis)
+    if (facts.bias[axis] != 1 && facts.bias[axis] != pairs[axis])
+      refuse(call, "bias " + text(facts.bias) + " does not broadcast to [batch,q_heads,q_len,kv_len] = " + text(pairs));
+  if (facts.q_starts > 1 && static_cast<Index>(facts.q_starts) != sizes.batch)
+    refuse(call,
+           "q_start has " + text(static_cast<Index>(facts.q_starts)) + " entries but batch is " + text(sizes.batch));
+  if (facts.sinks > 0 && static_cast<Index>(facts.sinks) != sizes.q_heads)
+    refuse(call, "sink has " + text(static_cast<Index>(facts.sinks)) + " entries but q has " + text(sizes.q_heads) +
+                     " heads");
+  if (!std::isfinite(facts.scale)) refuse(call, "scale is not finite");
+  dropout_threshold(facts.dropout);
+  check_lengths(call, sizes, facts.kv_lengths);
+  for (const Rectangle& want : facts.observe->rectangles) check_rectangle(call, sizes, want);
+}
+
+void check_differentiable(const char* call, const ScoreModifiers& score) {
+  for (const auto& modifier : score.chain())
+    if (!modifier->differentiable())
+      refuse(call, "score modifier '" + modifier->name() +
+                       "' states no derivative: add float derivative(float score, const "
+                       "Position& at) const");
+}
+
+void check_equal(const char* call, const char* name, const Shape& got, const Shape& wanted) {
+  if (got != wanted)
+    refuse(call, std::string(name) + " has shape " + shape_text(got) + " but needs " + shape_text(wanted));
+}
+
+}  // namespace regard::detail
