@@ -142,7 +142,9 @@ class ErasedModifier final : public ScoreModifier {
       for (std::int32_t i = 0; i < gradients.rows; ++i)
         for (std::int32_t j = 0; j < gradients.keys; ++j) {
           const Index at = i * gradients.stride + j;
-          gradients.scores[at] *= modifier_.derivative(scores[at], Position{origin, i, j});
+          // A gradient of 0 stays 0: hidden pairs pass nothing on, whatever their score.
+          const float slope = modifier_.derivative(scores[at], Position{origin, i, j});
+          gradients.scores[at] = gradients.scores[at] == 0.0f ? 0.0f : gradients.scores[at] * slope;
         }
   }
   double derivative_one(double score, const Position& at) const override {
@@ -166,7 +168,8 @@ class ErasedModifier final : public ScoreModifier {
       for (std::int32_t i = 0; i < gradients.rows; ++i)
         for (std::int32_t j = 0; j < gradients.keys; ++j) {
           const Index at = i * gradients.stride + j;
-          modifier_.add_parameter_gradient(gradients.scores[at], scores[at], Position{origin, i, j}, sums);
+          if (gradients.scores[at] != 0.0f)
+            modifier_.add_parameter_gradient(gradients.scores[at], scores[at], Position{origin, i, j}, sums);
         }
   }
   void add_parameter_gradient_one(double gradient, double score, const Position& at,

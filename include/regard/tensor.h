@@ -49,7 +49,7 @@ struct AlignedAllocator {
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 
-// Copying copies the numbers; moving leaves an empty tensor behind. T is any
+// Copying copies the numbers. A default-constructed tensor has shape [0]. T is any
 // trivially copyable type but bool (use std::uint8_t for booleans).
 template <class T>
 class Tensor {
@@ -123,7 +123,7 @@ class Tensor {
     return sizes;
   }
 
-  Shape shape_;
+  Shape shape_{0};
   AlignedVector<T> values_;
 };
 

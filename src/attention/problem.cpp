@@ -1,5 +1,10 @@
 #include "attention/problem.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
 #include "regard/error.h"
 #include "regard/random.h"
 
@@ -88,6 +93,23 @@ void check_differentiable(const char* call, const ScoreModifiers& score) {
 void check_equal(const char* call, const char* name, const Shape& got, const Shape& wanted) {
   if (got != wanted)
     refuse(call, std::string(name) + " has shape " + shape_text(got) + " but needs " + shape_text(wanted));
+}
+
+void check_writable(const char* call, const char* name, const View<float, 4>& out) {
+  // Sorted by stride, every axis must step over all that the smaller ones span.
+  std::vector<std::pair<Index, Index>> axes;
+  for (int axis = 0; axis < 4; ++axis) {
+    if (out.size(axis) == 0) return;
+    if (out.size(axis) > 1) axes.emplace_back(std::abs(out.stride(axis)), out.size(axis));
+  }
+  std::sort(axes.begin(), axes.end());
+  Index span = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride < span)
+      refuse(call, std::string(name) + " " + out.text() + " has elements that share memory (strides " +
+                       shape_text(out.strides().data(), 4) + ")");
+    span += stride * (size - 1);
+  }
 }
 
 }  // namespace regard::detail

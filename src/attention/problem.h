@@ -36,6 +36,9 @@ void check_differentiable(const char* call, const ScoreModifiers& score);
 // A tensor that must have exactly these sizes.
 void check_equal(const char* call, const char* name, const Shape& got, const Shape& wanted);
 
+// Refuses outputs whose elements share memory (stride 0, overlapping rows).
+void check_writable(const char* call, const char* name, const View<float, 4>& out);
+
 template <class T>
 void check_options(const char* call, const Sizes& sizes, const BasicAttendOptions<T>& options) {
   check_facts(call, sizes,

@@ -1,0 +1,96 @@
+// The work item of the streaming backward pass and what all items share.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "attention/call.h"
+
+namespace regard::detail {
+
+// Keeps items in line: who adds to shared memory goes after all earlier items
+// that add to the same place.
+class Turnstile {
+ public:
+  static constexpr Index finished = std::numeric_limits<Index>::max();
+  explicit Turnstile(Index items) : passed_(std::make_unique<std::atomic<Index>[]>(static_cast<std::size_t>(items))) {}
+  // The item has done its first `steps` steps.
+  void pass(Index item, Index steps) { at(item).store(steps, std::memory_order_release); }
+  Index passed(Index item) const { return at(item).load(std::memory_order_acquire); }
+  void wait(Index item, Index steps) const {
+    while (passed(item) < steps) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<Index>& at(Index item) const { return passed_[static_cast<std::size_t>(item)]; }
+  std::unique_ptr<std::atomic<Index>[]> passed_;
+};
+
+struct BackwardState {
+  View<const float, 4> dout;
+  View<float, 4> dq, dk, dv;
+  // Where dbias collects: floats where every pair has an entry of its own,
+  // doubles where entries are shared and sums are long. At most one is given.
+  View<float, 4> dbias_dense;
+  View<double, 4> dbias_shared;  // broadcast
+  Tensor<float> lse;             // [batch, q_heads, q_len]
+  Tensor<float> shared;          // [batch, q_heads, q_len]: dout . out - dlse
+  Index key_blocks = 0;
+  std::vector<Index> first_parameter;  // per modifier, offset into an item's sums
+  Index parameters = 0;
+  std::vector<double> sums;  // [items, parameters]
+  std::unique_ptr<Turnstile> turnstile;
+
+  std::span<double> parameter_sums(Index item, std::size_t modifier, Index count) {
+    return {sums.data() + item * parameters + first_parameter[modifier], static_cast<std::size_t>(count)};
+  }
+};
+
+class BackwardBlock {
+ public:
+  BackwardBlock(const Call& call, BackwardState& state, Index item);
+  ~BackwardBlock();
+  BackwardBlock(const BackwardBlock&) = delete;
+  BackwardBlock& operator=(const BackwardBlock&) = delete;
+  void run();
+
+ private:
+  static Index workspace_floats(const Call& call);
+  void carve();
+  void pack_keys();
+  void meet_chunk(const Spot& spot, Coverage coverage, Index step);
+  bool pack_chunk(const Spot& spot);
+  void multiply_forward(const float* groups, const float* columns, Index depth, const kernels::Tile& tile) const;
+  void add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth, bool select) const;
+  void add_queries(const Spot& spot, const kernels::Tile& gradients, bool select, Index step);
+  const float* drop(const Spot& spot, Index stride) const;
+  template <class T>
+  void add_tile(const View<T, 4>& dbias, const Spot& spot, const kernels::Tile& gradients) const;
+  void add_bias_gradient(const Spot& spot, const kernels::Tile& gradients);
+  void chain_modifiers(const Spot& spot, const kernels::Tile& gradients);
+  void wait_for_earlier_blocks(Index step);
+  void write(const float* from, Index stride, const View<float, 4>& to) const;
+
+  const Call& call_;
+  const kernels::Kernels& kernels_;
+  BackwardState& state_;
+  Index item_;
+  Index oldest_open_ = 0;   // earlier items of this key head below it have finished
+  Index bias_before_ = -1;  // the item whose share of dbias comes right before ours
+  Index b_ = 0, kv_head_ = 0, key_ = 0, keys_ = 0;
+  Index visible_keys_ = 0;  // keys of the block below the batch entry's length
+  Index wide_depth_ = 0, wide_values_ = 0;
+  bool keys_finite_ = true;
+  float *key_columns_ = nullptr, *value_columns_ = nullptr, *key_panels_ = nullptr;
+  float *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;
+  float *query_groups_ = nullptr, *dout_groups_ = nullptr, *query_panels_ = nullptr, *dout_panels_ = nullptr;
+  float *weights_ = nullptr, *gradients_ = nullptr, *keep_ = nullptr;
+  std::uint8_t* scratch_ = nullptr;
+  ModifierInputs inputs_;
+};
+
+}  // namespace regard::detail

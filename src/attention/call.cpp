@@ -1,0 +1,104 @@
+#include "attention/call.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "regard/cpu.h"
+#include "regard/threads.h"
+
+namespace regard::detail {
+namespace {
+
+// Scores in flight: row chunks of 24 suit register tiles of 6 and 12 rows.
+constexpr Index chunk = 24;
+
+Index key_block_for(const Sizes& sizes) { return std::max(sizes.head_dim, sizes.value_dim) <= 128 ? 192 : 96; }
+
+Index whole_chunks(Index rows, Index chunk_rows) { return kernels::padded(std::max<Index>(rows, 1), chunk_rows); }
+
+}  // namespace
+
+Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels&) {
+  static const CacheSizes caches = cache_sizes();
+  // Packed queries and output accumulators share half of the second-level
+  // cache; enough blocks for every thread, but not so small that packing keys
+  // again for each block shows.
+  const Index row_bytes = 4 * (sizes.head_dim + sizes.value_dim);
+  const Index fitting = std::clamp<Index>(caches.l2 / 2 / row_bytes, 4 * chunk, 16 * chunk);
+  const Index heads = std::max<Index>(1, sizes.batch * sizes.q_heads);
+  const Index wanted_blocks = (4 * threads() + heads - 1) / heads;
+  const Index shared = std::max<Index>(4 * chunk, sizes.q_len / wanted_blocks);
+  return {key_block_for(sizes), chunk, whole_chunks(std::min({fitting, shared, sizes.q_len}), chunk)};
+}
+
+Tiling backward_tiling(const Sizes& sizes, const kernels::Kernels&) {
+  const Index keys = std::max(sizes.head_dim, sizes.value_dim) <= 128 ? 128 : 64;
+  return {keys, 2 * chunk, 2 * chunk};
+}
+
+Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+               const AttendOptions& options) {
+  const Sizes sizes = check_shapes(name, q.sizes(), k.sizes(), v.sizes());
+  check_options(name, sizes, options);
+  return {sizes, q, k, v, options, broadcast(options.bias), scale_of(options, sizes), {}, kernels::active()};
+}
+
+void cap_scores(const Call& call, const kernels::Tile& scores) {
+  const auto& chain = call.options.score.chain();
+  if (!chain.empty() && chain.front()->kind() == ScoreModifier::Kind::softcap)
+    call.kernels.softcap(scores, chain.front()->softcap_value());
+}
+
+namespace {
+
+// Returns true if the modifier hid a pair by returning -inf.
+bool apply_modifier(const Call& call, const ScoreModifier& modifier, const kernels::Tile& scores,
+                    const TileOrigin& origin) {
+  switch (modifier.kind()) {
+    case ScoreModifier::Kind::softcap: call.kernels.softcap(scores, modifier.softcap_value()); return false;
+    case ScoreModifier::Kind::alibi:
+      call.kernels.alibi(scores, modifier.slopes()[static_cast<std::size_t>(origin.head)],
+                         static_cast<std::int32_t>(origin.query - origin.key));
+      return false;
+    case ScoreModifier::Kind::user: break;
+  }
+  return modifier.apply(
+      {scores.data, scores.stride, static_cast<std::int32_t>(scores.rows), static_cast<std::int32_t>(scores.keys)},
+      origin);
+}
+
+// A later modifier could turn the -inf of an earlier one into a number, so
+// pairs hidden on the way are remembered in `visible` and hidden at the end.
+void merge_hidden(const kernels::Tile& scores, std::uint8_t* visible, bool first) {
+  for (Index i = 0; i < scores.rows; ++i)
+    for (Index j = 0; j < scores.keys; ++j) {
+      const std::uint8_t seen = scores.data[i * scores.stride + j] != -std::numeric_limits<float>::infinity();
+      std::uint8_t& flag = visible[i * scores.stride + j];
+      flag = first ? seen : flag & seen;
+    }
+}
+
+}  // namespace
+
+void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const kernels::Tile& scores,
+                   std::uint8_t* scratch, const ModifierInputs* inputs) {
+  const TileOrigin origin{spot.b, spot.h, spot.row, call.q_start(spot.b) + spot.row, spot.key};
+  const auto& chain = call.options.score.chain();
+  bool hidden_by_modifier = false;
+  for (std::size_t m = 0; m < chain.size(); ++m) {
+    if (inputs)
+      std::memcpy(inputs->tiles[m], scores.data, sizeof(float) * static_cast<std::size_t>(scores.rows * scores.stride));
+    if (!apply_modifier(call, *chain[m], scores, origin)) continue;
+    merge_hidden(scores, scratch, !hidden_by_modifier);
+    hidden_by_modifier = true;
+  }
+  if (hidden_by_modifier) call.kernels.hide(scores, scratch, scores.stride);
+  if (call.bias.given())
+    call.kernels.add_bias(scores, &call.bias(spot.b, spot.h, spot.row, spot.key), call.bias.stride(2),
+                          call.bias.stride(3));
+  if (coverage == Coverage::all) return;
+  call.options.mask.fill(mask_block(call, spot), scratch, scores.stride);
+  call.kernels.hide(scores, scratch, scores.stride);
+}
+
+}  // namespace regard::detail

@@ -1,0 +1,77 @@
+// One call as the kernels' drivers see it: checked sizes, views, tile sizes.
+#pragma once
+
+#include <vector>
+
+#include "attention/kernels/kernels.h"
+#include "attention/problem.h"
+#include "attention/workspace.h"
+#include "regard/attend.h"
+
+namespace regard::detail {
+
+// Rows and keys of the tiles. Key blocks decide the order of sums, so they
+// depend on head_dim and value_dim only; rows may follow caches and threads.
+struct Tiling {
+  Index key_block;    // keys per tile
+  Index chunk_rows;   // rows whose scores are in flight at once
+  Index query_block;  // rows that share packed keys (forward)
+};
+
+struct Call {
+  Sizes sizes;
+  View<const float, 4> q, k, v;
+  const AttendOptions& options;
+  View<const float, 4> bias;  // broadcast
+  float scale;
+  Tiling tiling;
+  const kernels::Kernels& kernels;
+
+  Index length(Index b) const { return length_of(options, sizes, b); }
+  Index q_start(Index b) const { return options.q_start.of(b, sizes.q_len, sizes.kv_len); }
+  Index kv_head(Index h) const { return h / sizes.group(); }
+  Index row_index(Index b, Index h, Index i) const { return (b * sizes.q_heads + h) * sizes.q_len + i; }
+  // Width of a tile row in memory.
+  Index tile_stride() const { return kernels::padded(tiling.key_block, kernels.column_tile); }
+};
+
+Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+               const AttendOptions& options);
+Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
+Tiling backward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
+
+// A tile's place: rows of one query head against keys of its key head.
+struct Spot {
+  Index b, h, row, rows, key, keys;
+};
+
+inline MaskBlock mask_block(const Call& call, const Spot& s) {
+  return {s.b, s.h, s.row, s.rows, s.key, s.keys, call.q_start(s.b)};
+}
+
+inline kernels::Matrix rows_of(const View<const float, 4>& x, Index b, Index h, Index row, Index rows) {
+  return {x.data() + b * x.stride(0) + h * x.stride(1) + row * x.stride(2), rows, x.size(3), x.stride(2), x.stride(3)};
+}
+
+// What finish_scores keeps for a backward pass: the score each modifier saw.
+struct ModifierInputs {
+  std::vector<float*> tiles;  // one per modifier, laid out like the score tile
+};
+
+// Raw products become final scores: modifiers, bias, mask (-inf where hidden).
+// `hidden_scratch` holds rows x stride bytes.
+void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const kernels::Tile& scores,
+                   std::uint8_t* scratch, const ModifierInputs* inputs = nullptr);
+
+// Only the leading soft cap, if there is one.
+void cap_scores(const Call& call, const kernels::Tile& scores);
+
+// What a forward pass knows about each row, [batch, q_heads, q_len].
+struct RowStatistics {
+  Tensor<float> max, sum, spread;  // spread is empty unless entropy was asked for; sums include no sink
+};
+
+// Fills in result.weights and result.rectangles.
+void observe_scores(const Call& call, const RowStatistics& rows, AttendResult& result);
+
+}  // namespace regard::detail

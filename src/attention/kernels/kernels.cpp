@@ -1,0 +1,135 @@
+// Compiles the kernels once per instruction set and picks one at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/kernels/kernels.cpp"
+// Between the portable target and AVX2 nothing is worth its build time, and
+// what AVX3_DL adds to AVX3 are integer instructions.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "hwy/foreach_target.h"  // must come before highway.h
+//
+#include "attention/kernels/kernels.h"
+#include "attention/kernels/math-inl.h"
+#include "attention/kernels/product-inl.h"
+#include "attention/kernels/softmax-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernels::HWY_NAMESPACE {
+
+const Kernels* Table() {
+#if HWY_TARGET == HWY_EMU128
+  constexpr const char* name = "portable";
+#elif HWY_TARGET == HWY_SSE4
+  constexpr const char* name = "SSE4";
+#elif HWY_TARGET == HWY_AVX2
+  constexpr const char* name = "AVX2";
+#elif HWY_TARGET == HWY_AVX3
+  constexpr const char* name = "AVX-512";
+#else
+  constexpr const char* name = "native";
+#endif
+  static const Kernels table{name,
+                             kLanes,
+                             kRowTile,
+                             kColumnTile,
+                             RunAnyProduct,
+                             RunSelectedProduct,
+                             PackInterleaved,
+                             PackPanels,
+                             RunAnySoftmaxStep,
+                             RunSoftmaxGradient,
+                             RunWeights,
+                             RunHide,
+                             RunMarkVisible,
+                             RunAddBias,
+                             RunSoftcap,
+                             RunSoftcapChain,
+                             RunAlibi,
+                             RunDropoutFactors,
+                             RunMultiply,
+                             AddRows};
+  return &table;
+}
+
+}  // namespace regard::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <atomic>
+#include <cstdlib>
+
+#include "regard/error.h"
+#include "regard/instruction_set.h"
+
+namespace regard {
+namespace kernels {
+namespace {
+
+HWY_EXPORT(Table);
+
+struct Choice {
+  std::int64_t target;
+  const Kernels* table;
+};
+
+// Best first.
+const std::vector<Choice>& choices() {
+  static const std::vector<Choice> all = [] {
+    std::vector<Choice> found;
+    hwy::SetSupportedTargetsForTest(0);
+    const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
+    for (int bit = 0; bit < 63; ++bit) {
+      const std::int64_t target = std::int64_t{1} << bit;
+      if (!(supported & target)) continue;
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      found.push_back({target, HWY_DYNAMIC_DISPATCH(Table)()});
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    return found;
+  }();
+  return all;
+}
+
+const Kernels* find(const std::string& name) {
+  for (const Choice& choice : choices())
+    if (name == choice.table->name) return choice.table;
+  std::string known;
+  for (const Choice& choice : choices()) known += (known.empty() ? "" : ", ") + std::string(choice.table->name);
+  throw ArgumentError("instruction set '" + name + "' can't run here; this processor has: " + known);
+}
+
+const Kernels* preferred() {
+  const char* forced = std::getenv("REGARD_CPU");
+  return forced && *forced ? find(forced) : choices().front().table;
+}
+
+std::atomic<const Kernels*> chosen{nullptr};
+
+}  // namespace
+
+const Kernels& active() {
+  const Kernels* table = chosen.load(std::memory_order_acquire);
+  if (!table) {
+    table = preferred();
+    chosen.store(table, std::memory_order_release);
+  }
+  return *table;
+}
+
+}  // namespace kernels
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const auto& choice : kernels::choices()) names.emplace_back(choice.table->name);
+  return names;
+}
+
+std::string instruction_set() { return kernels::active().name; }
+
+void set_instruction_set(const std::string& name) {
+  kernels::chosen.store(name.empty() ? kernels::choices().front().table : kernels::find(name),
+                        std::memory_order_release);
+}
+
+}  // namespace regard
+#endif  // HWY_ONCE

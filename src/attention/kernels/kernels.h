@@ -1,0 +1,123 @@
+// The one door to SIMD code: a table of functions per instruction set. Nothing
+// here knows masks, modifiers or layers; a tile is numbers in memory.
+//
+// Words: a *panel* holds `column_tile` columns side by side, depth after depth
+// ([depth][column_tile]); a *group* holds `row_tile` rows the same way. The
+// last panel or group is filled up with zeros.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "regard/view.h"
+
+namespace regard::kernels {
+
+// A matrix in memory of any strides (elements).
+struct Matrix {
+  const float* data;
+  Index rows, depth;
+  Index row_stride, depth_stride;
+};
+
+// c[rows x cols] (+)= a[rows x depth] . b[depth x cols]
+struct Product {
+  const float* a;  // element (i, k) at (i / row_tile) * a_group + (i % row_tile) * a_row + k * a_depth
+  Index a_group, a_row, a_depth;
+  const float* b;  // panels, b_panel elements apart
+  Index b_panel;
+  float* c;  // row-major; columns are written up to the next multiple of column_tile
+  Index c_row;
+  Index rows, cols, depth;
+  bool accumulate;
+};
+
+// Which (row, depth) pairs a selected product may touch; nonzero = may.
+struct Selection {
+  const std::uint8_t* visible;
+  Index row_stride, depth_stride;
+};
+
+// A tile of scores, row-major; `stride` leaves room for full vectors.
+struct Tile {
+  float* data;
+  Index stride;
+  Index rows, keys;
+};
+
+// Running softmax over one more block of keys.
+struct SoftmaxStep {
+  Tile scores;        // in: scores, -inf where hidden; out: exp(score - new maximum)
+  float* row_max;     // [rows] running maximum, -inf before the first block
+  float* row_sum;     // [rows] running sum of exp(score - maximum)
+  float* row_spread;  // [rows] running sum of exp(s - max) * (s - max), or null
+  float* out;         // [rows, out_stride] accumulator, rescaled when the maximum moves
+  Index out_stride, out_cols;
+};
+
+// Softmax gradient of one tile.
+struct SoftmaxGradient {
+  Tile weights;         // in: scores, -inf where hidden; out: weights
+  Tile gradients;       // in: d(weight); out: d(score)
+  const float* lse;     // [rows]
+  const float* shared;  // [rows] what every pair of the row subtracts
+  const float*
+      keep;  // [rows, weights.stride] dropout factors, or null. Multiplies d(weight) and, afterwards, the weights
+};
+
+struct Kernels {
+  const char* name;  // "AVX2"
+  int lanes;         // float lanes of one vector
+  int row_tile;
+  int column_tile;
+
+  void (*product)(const Product&);
+  // Pairs that are not selected add nothing, whatever a and b hold there.
+  void (*product_selected)(const Product&, const Selection&);
+
+  // to: groups (or panels) of `width` rows, depth after depth, times `scale`.
+  // Returns true if every element is finite.
+  bool (*pack_interleaved)(const Matrix& from, Index width, float scale, float* to);
+  // to: panels over the depth axis, row after row, times `scale`.
+  bool (*pack_panels)(const Matrix& from, float scale, float* to);
+
+  void (*softmax_step)(const SoftmaxStep&);
+  void (*softmax_gradient)(const SoftmaxGradient&);
+  // data = exp(data - max) / sum per row; 0 where data is -inf.
+  void (*weights)(const Tile&, const float* row_max, const float* row_sum);
+
+  void (*hide)(const Tile&, const std::uint8_t* visible, Index visible_stride);
+  // visible = (score != -inf); returns true if every pair is visible.
+  bool (*mark_visible)(const Tile&, std::uint8_t* visible, Index visible_stride);
+  // score += bias; -inf where the bias is -inf, whatever the score.
+  void (*add_bias)(const Tile&, const float* bias, Index row_stride, Index key_stride);
+
+  void (*softcap)(const Tile&, float cap);
+  // gradients *= derivative of the soft cap at the uncapped scores.
+  void (*softcap_chain)(const Tile& gradients, const float* scores, float cap);
+  // score -= slope * |distance0 + row - key|
+  void (*alibi)(const Tile&, float slope, std::int32_t distance0);
+
+  // keep[i, j] = 0 or `factor`: Philox at (key + j, row + i, head, batch).
+  struct DropoutSpot {
+    std::uint32_t row, head, batch;
+    std::int64_t key;
+    std::uint64_t seed;
+    std::uint32_t threshold;
+    float factor;
+  };
+  void (*dropout_factors)(const Tile& keep, const DropoutSpot&);
+  // data *= factors of the same stride.
+  void (*multiply)(const Tile&, const float* factors);
+  // to += from for a [rows, cols] block.
+  void (*add_rows)(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols);
+};
+
+// The table in use: the best of this processor, or what was forced.
+const Kernels& active();
+
+// Largest tiles over all instruction sets, for sizing buffers.
+inline Index padded(Index count, Index to) { return (count + to - 1) / to * to; }
+
+}  // namespace regard::kernels

@@ -1,0 +1,148 @@
+// Per-target include: the one matrix product behind scores, outputs and all
+// gradients. A register tile of row_tile x 2 vectors accumulates over the
+// depth in order, so an element's bits never depend on its neighbours.
+#if defined(REGARD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_PRODUCT_INL_H_
+#undef REGARD_PRODUCT_INL_H_
+#else
+#define REGARD_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "attention/kernels/kernels.h"
+#include "attention/kernels/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernels::HWY_NAMESPACE {
+
+constexpr int kLanes = HWY_LANES(float);
+// 12 accumulators fit in 16 registers, 24 in the 32 of AVX-512.
+#if HWY_TARGET == HWY_AVX3
+constexpr int kRowTile = 12;
+#else
+constexpr int kRowTile = 6;
+#endif
+constexpr int kColumnTile = 2 * kLanes;
+
+// M rows x N vectors of c. UnitRow: the rows of a lie next to each other.
+template <int M, int N, bool UnitRow>
+HWY_NOINLINE void RegisterTile(const Product& p, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                               float* HWY_RESTRICT c) {
+  const D d;
+  const Index a_row = UnitRow ? 1 : p.a_row, a_depth = p.a_depth;
+  V sum[M][N];
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) sum[m][n] = p.accumulate ? hn::LoadU(d, c + m * p.c_row + n * kLanes) : hn::Zero(d);
+  for (Index k = 0; k < p.depth; ++k) {
+    V column[N];
+    for (int n = 0; n < N; ++n) column[n] = hn::Load(d, b + k * kColumnTile + n * kLanes);
+    for (int m = 0; m < M; ++m) {
+      const V row = hn::Set(d, a[m * a_row + k * a_depth]);
+      for (int n = 0; n < N; ++n) sum[m][n] = hn::MulAdd(row, column[n], sum[m][n]);
+    }
+  }
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
+}
+
+using TileFunction = void (*)(const Product&, const float*, const float*, float*);
+
+template <int N, bool UnitRow, int... M>
+constexpr std::array<TileFunction, sizeof...(M)> TileTable(std::integer_sequence<int, M...>) {
+  return {&RegisterTile<M + 1, N, UnitRow>...};
+}
+template <int N, bool UnitRow>
+constexpr auto kTiles = TileTable<N, UnitRow>(std::make_integer_sequence<int, kRowTile>());
+
+template <bool UnitRow>
+HWY_INLINE void RunProduct(const Product& p) {
+  for (Index col = 0; col < p.cols; col += kColumnTile) {
+    const auto& tiles = p.cols - col <= kLanes ? kTiles<1, UnitRow> : kTiles<2, UnitRow>;
+    const float* b = p.b + col / kColumnTile * p.b_panel;
+    for (Index row = 0; row < p.rows; row += kRowTile) {
+      const Index count = std::min<Index>(kRowTile, p.rows - row);
+      tiles[static_cast<std::size_t>(count - 1)](p, p.a + row / kRowTile * p.a_group, b, p.c + row * p.c_row + col);
+    }
+  }
+}
+
+void RunAnyProduct(const Product& p) {
+  if (p.a_row == 1)
+    RunProduct<true>(p);
+  else
+    RunProduct<false>(p);
+}
+
+// Pair by pair, for the rare tiles that hold NaN or infinity behind a mask;
+// the same order of sums as RegisterTile.
+void RunSelectedProduct(const Product& p, const Selection& select) {
+  const D d;
+  for (Index row = 0; row < p.rows; ++row) {
+    const float* a = p.a + row / kRowTile * p.a_group + row % kRowTile * p.a_row;
+    for (Index col = 0; col < p.cols; col += kLanes) {
+      const float* b = p.b + col / kColumnTile * p.b_panel + col % kColumnTile;
+      float* c = p.c + row * p.c_row + col;
+      V sum = p.accumulate ? hn::LoadU(d, c) : hn::Zero(d);
+      for (Index k = 0; k < p.depth; ++k)
+        if (select.visible[row * select.row_stride + k * select.depth_stride])
+          sum = hn::MulAdd(hn::Set(d, a[k * p.a_depth]), hn::Load(d, b + k * kColumnTile), sum);
+      hn::StoreU(sum, d, c);
+    }
+  }
+}
+
+void AddRows(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols) {
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < cols; ++j) to[i * to_stride + j] += from[i * from_stride + j];
+}
+
+// All bits of the exponent set: infinity or NaN.
+HWY_INLINE bool IsFinite(float value) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  return (bits & 0x7F800000u) != 0x7F800000u;
+}
+
+bool PackInterleaved(const Matrix& from, Index width, float scale, float* HWY_RESTRICT to) {
+  bool finite = true;
+  for (Index row = 0; row < from.rows; row += width, to += width * from.depth) {
+    const Index count = std::min(width, from.rows - row);
+    const float* source = from.data + row * from.row_stride;
+    for (Index k = 0; k < from.depth; ++k) {
+      float* column = to + k * width;
+      for (Index i = 0; i < count; ++i) {
+        const float value = source[i * from.row_stride + k * from.depth_stride];
+        finite &= IsFinite(value);
+        column[i] = value * scale;
+      }
+      for (Index i = count; i < width; ++i) column[i] = 0.0f;
+    }
+  }
+  return finite;
+}
+
+bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
+  bool finite = true;
+  for (Index start = 0; start < from.depth; start += kColumnTile) {
+    const Index count = std::min<Index>(kColumnTile, from.depth - start);
+    for (Index row = 0; row < from.rows; ++row, to += kColumnTile) {
+      const float* source = from.data + row * from.row_stride + start * from.depth_stride;
+      for (Index i = 0; i < count; ++i) {
+        const float value = source[i * from.depth_stride];
+        finite &= IsFinite(value);
+        to[i] = value * scale;
+      }
+      for (Index i = count; i < kColumnTile; ++i) to[i] = 0.0f;
+    }
+  }
+  return finite;
+}
+
+}  // namespace regard::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,253 @@
+// Per-target include: everything that happens to a tile of scores between the
+// two matrix products, forward and backward.
+#if defined(REGARD_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_SOFTMAX_INL_H_
+#undef REGARD_SOFTMAX_INL_H_
+#else
+#define REGARD_SOFTMAX_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdlib>
+
+#include "attention/kernels/kernels.h"
+#include "attention/kernels/math-inl.h"
+#include "attention/kernels/product-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernels::HWY_NAMESPACE {
+
+// Fills the last vector of every row, so that loops run in whole vectors.
+HWY_INLINE void FillTail(const Tile& tile, float value) {
+  const Index whole = padded(tile.keys, kLanes);
+  if (whole == tile.keys) return;
+  for (Index i = 0; i < tile.rows; ++i)
+    for (Index j = tile.keys; j < whole; ++j) tile.data[i * tile.stride + j] = value;
+}
+
+// One function over every vector of a tile: f(scores, row, first column).
+template <class F>
+HWY_INLINE void ForEachVector(const Tile& tile, F f) {
+  const D d;
+  for (Index i = 0; i < tile.rows; ++i) {
+    float* row = tile.data + i * tile.stride;
+    for (Index j = 0; j < tile.keys; j += kLanes) hn::StoreU(f(hn::LoadU(d, row + j), i, j), d, row + j);
+  }
+}
+
+HWY_INLINE float RowMax(const float* row, Index keys) {
+  const D d;
+  V first = hn::Set(d, -kInfinity), second = first;
+  Index j = 0;
+  for (; j + 2 * kLanes <= keys; j += 2 * kLanes) {
+    first = hn::Max(first, hn::LoadU(d, row + j));
+    second = hn::Max(second, hn::LoadU(d, row + j + kLanes));
+  }
+  for (; j < keys; j += kLanes) first = hn::Max(first, hn::LoadU(d, row + j));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second)));
+}
+
+HWY_INLINE void ScaleRow(float* row, Index cols, float factor) {
+  const D d;
+  for (Index j = 0; j < cols; j += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, factor)), d, row + j);
+}
+
+// Replaces a row by exp(score - maximum); returns the sum and, with Spread,
+// the sum of exp(x) * x for x = score - maximum.
+template <bool Spread>
+HWY_INLINE float ExpRow(float* row, Index keys, float maximum, float* spread) {
+  const D d;
+  const V top = hn::Set(d, maximum);
+  V sum = hn::Zero(d), moment = hn::Zero(d);
+  for (Index j = 0; j < keys; j += kLanes) {
+    const V x = AtLeast(d, kLowest, hn::Mul(hn::Sub(hn::LoadU(d, row + j), top), hn::Set(d, kLog2E)));
+    const V weight = Exp2(d, x);
+    hn::StoreU(weight, d, row + j);
+    sum = hn::Add(sum, weight);
+    if (Spread) moment = hn::MulAdd(weight, x, moment);
+  }
+  if (Spread) *spread = hn::GetLane(hn::SumOfLanes(d, moment)) * kLn2;
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+template <bool Spread>
+HWY_INLINE void RunSoftmaxStep(const SoftmaxStep& step) {
+  FillTail(step.scores, -kInfinity);
+  for (Index i = 0; i < step.scores.rows; ++i) {
+    float* row = step.scores.data + i * step.scores.stride;
+    const float old_max = step.row_max[i];
+    const float new_max = std::max(old_max, RowMax(row, step.scores.keys));
+    // Nothing visible so far: any finite maximum gives weights of exactly 0.
+    const float safe_max = new_max == -kInfinity ? 0.0f : new_max;
+    float spread = 0;
+    const float sum = ExpRow<Spread>(row, step.scores.keys, safe_max, &spread);
+    const float moved = old_max - safe_max;
+    if (moved != 0.0f) {
+      const float factor = old_max == -kInfinity ? 0.0f : std::exp(moved);
+      if (Spread)
+        step.row_spread[i] = old_max == -kInfinity ? 0.0f : factor * (step.row_spread[i] + step.row_sum[i] * moved);
+      step.row_sum[i] *= factor;
+      ScaleRow(step.out + i * step.out_stride, step.out_cols, factor);
+    }
+    step.row_max[i] = new_max;
+    step.row_sum[i] += sum;
+    if (Spread) step.row_spread[i] += spread;
+  }
+}
+
+void RunAnySoftmaxStep(const SoftmaxStep& step) {
+  if (step.row_spread)
+    RunSoftmaxStep<true>(step);
+  else
+    RunSoftmaxStep<false>(step);
+}
+
+void RunWeights(const Tile& tile, const float* row_max, const float* row_sum) {
+  const D d;
+  ForEachVector(tile, [&](V score, Index i, Index) HWY_ATTR {
+    const float top = row_max[i] == -kInfinity ? 0.0f : row_max[i];
+    const float sum = row_sum[i] == 0.0f ? 1.0f : row_sum[i];
+    return hn::Div(ExpNegative(d, hn::Sub(score, hn::Set(d, top))), hn::Set(d, sum));
+  });
+}
+
+// weights = exp(score - lse); d(score) = weight * (d(weight) - shared). A
+// weight of 0 passes nothing on, whatever d(weight) holds: hidden pairs have
+// weight 0.
+void RunSoftmaxGradient(const SoftmaxGradient& g) {
+  const D d;
+  for (Index i = 0; i < g.weights.rows; ++i) {
+    float* weights = g.weights.data + i * g.weights.stride;
+    float* gradients = g.gradients.data + i * g.gradients.stride;
+    const float* keep = g.keep ? g.keep + i * g.weights.stride : nullptr;
+    // lse = -inf means that nothing is visible: +inf makes every weight 0.
+    const V lse = hn::Set(d, g.lse[i] == -kInfinity ? kInfinity : g.lse[i]);
+    const V shared = hn::Set(d, g.shared[i]);
+    for (Index j = 0; j < g.weights.keys; j += kLanes) {
+      const V weight = ExpNegative(d, hn::Sub(hn::LoadU(d, weights + j), lse));
+      const auto hidden = hn::Eq(weight, hn::Zero(d));
+      V dweight = hn::LoadU(d, gradients + j);
+      if (keep) {
+        const V factor = hn::LoadU(d, keep + j);
+        dweight = hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(d)), hn::Mul(dweight, factor));
+        hn::StoreU(hn::Mul(weight, factor), d, weights + j);
+      } else {
+        hn::StoreU(weight, d, weights + j);
+      }
+      hn::StoreU(hn::IfThenZeroElse(hidden, hn::Mul(weight, hn::Sub(dweight, shared))), d, gradients + j);
+    }
+  }
+}
+
+void RunHide(const Tile& tile, const std::uint8_t* visible, Index visible_stride) {
+  for (Index i = 0; i < tile.rows; ++i) {
+    float* HWY_RESTRICT row = tile.data + i * tile.stride;
+    const std::uint8_t* HWY_RESTRICT see = visible + i * visible_stride;
+    for (Index j = 0; j < tile.keys; ++j) row[j] = see[j] ? row[j] : -kInfinity;
+  }
+}
+
+bool RunMarkVisible(const Tile& tile, std::uint8_t* visible, Index visible_stride) {
+  bool all = true;
+  for (Index i = 0; i < tile.rows; ++i)
+    for (Index j = 0; j < tile.keys; ++j) {
+      const bool seen = tile.data[i * tile.stride + j] != -kInfinity;
+      visible[i * visible_stride + j] = seen;
+      all &= seen;
+    }
+  return all;
+}
+
+void RunAddBias(const Tile& tile, const float* bias, Index row_stride, Index key_stride) {
+  for (Index i = 0; i < tile.rows; ++i) {
+    float* HWY_RESTRICT row = tile.data + i * tile.stride;
+    const float* HWY_RESTRICT add = bias + i * row_stride;
+    if (key_stride == 1)
+      for (Index j = 0; j < tile.keys; ++j) row[j] = add[j] == -kInfinity ? -kInfinity : row[j] + add[j];
+    else
+      for (Index j = 0; j < tile.keys; ++j)
+        row[j] = add[j * key_stride] == -kInfinity ? -kInfinity : row[j] + add[j * key_stride];
+  }
+}
+
+void RunSoftcap(const Tile& tile, float cap) {
+  const D d;
+  const V scale = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap);
+  ForEachVector(tile, [&](V score, Index, Index) HWY_ATTR { return hn::Mul(scale, Tanh(d, hn::Mul(score, inverse))); });
+}
+
+void RunSoftcapChain(const Tile& gradients, const float* scores, float cap) {
+  const D d;
+  const V inverse = hn::Set(d, 1.0f / cap);
+  ForEachVector(gradients, [&](V gradient, Index i, Index j) HWY_ATTR {
+    const V capped = Tanh(d, hn::Mul(hn::LoadU(d, scores + i * gradients.stride + j), inverse));
+    const V slope = hn::NegMulAdd(capped, capped, hn::Set(d, 1.0f));
+    // A gradient of 0 stays 0, also where a hidden pair's score is NaN.
+    return hn::IfThenZeroElse(hn::Eq(gradient, hn::Zero(d)), hn::Mul(gradient, slope));
+  });
+}
+
+void RunAlibi(const Tile& tile, float slope, std::int32_t distance0) {
+  const D d;
+  const hn::Rebind<std::int32_t, D> di;
+  const V steep = hn::Set(d, slope);
+  ForEachVector(tile, [&](V score, Index i, Index j) HWY_ATTR {
+    const auto first = hn::Set(di, distance0 + static_cast<std::int32_t>(i - j));
+    const V distance = hn::ConvertTo(d, hn::Sub(first, hn::Iota(di, 0)));
+    return hn::NegMulAdd(steep, hn::Abs(distance), score);
+  });
+}
+
+// Philox 4x32-10 on one counter; written on plain words so that the compiler
+// runs eight counters side by side in DropoutRow.
+struct PhiloxState {
+  std::uint32_t c0, c1, c2, c3;
+};
+HWY_INLINE PhiloxState Philox(PhiloxState c, std::uint32_t key0, std::uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c.c0, p1 = std::uint64_t{0xCD9E8D57u} * c.c2;
+    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c.c1 ^ key0, static_cast<std::uint32_t>(p1),
+         static_cast<std::uint32_t>(p0 >> 32) ^ c.c3 ^ key1, static_cast<std::uint32_t>(p0)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+// Factors of the keys 4 * block .. 4 * block + 31 into to[32].
+HWY_INLINE void DropoutRun(const Kernels::DropoutSpot& spot, std::uint32_t row, std::uint32_t block, float* to) {
+  const auto key0 = static_cast<std::uint32_t>(spot.seed), key1 = static_cast<std::uint32_t>(spot.seed >> 32);
+  std::uint32_t words[4][8];
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const PhiloxState state = Philox({block + i, row, spot.head, spot.batch}, key0, key1);
+    words[0][i] = state.c0;
+    words[1][i] = state.c1;
+    words[2][i] = state.c2;
+    words[3][i] = state.c3;
+  }
+  for (int i = 0; i < 8; ++i)
+    for (int word = 0; word < 4; ++word) to[4 * i + word] = words[word][i] >= spot.threshold ? spot.factor : 0.0f;
+}
+
+void RunDropoutFactors(const Tile& keep, const Kernels::DropoutSpot& spot) {
+  for (Index i = 0; i < keep.rows; ++i)
+    for (Index j = 0; j < keep.keys;) {
+      float run[32];
+      const Index key = spot.key + j, within = key % 4;
+      DropoutRun(spot, spot.row + static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(key / 4), run);
+      const Index count = std::min<Index>(32 - within, keep.keys - j);
+      std::copy_n(run + within, count, keep.data + i * keep.stride + j);
+      j += count;
+    }
+}
+
+void RunMultiply(const Tile& tile, const float* factors) {
+  for (Index i = 0; i < tile.rows; ++i)
+    for (Index j = 0; j < tile.keys; ++j) tile.data[i * tile.stride + j] *= factors[i * tile.stride + j];
+}
+
+}  // namespace regard::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
