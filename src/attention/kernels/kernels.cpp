@@ -15,6 +15,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernels::HWY_NAMESPACE {
 
+// Every accumulator starts from another value: a compiler folds equal ones,
+// and the loop would report more than the processor can do.
+double MultiplyAddBurst(Index rounds, float* sink) {
+  const D d;
+  constexpr int kCount = 12;
+  V sum[kCount];
+  for (int i = 0; i < kCount; ++i) sum[i] = hn::Iota(d, static_cast<float>(i) + sink[i]);
+  const V factor = hn::Set(d, 0.999f + sink[kCount]), step = hn::Set(d, 0.5f);
+  for (Index round = 0; round < rounds; ++round)
+    for (int i = 0; i < kCount; ++i) sum[i] = hn::MulAdd(sum[i], factor, step);
+  for (int i = 0; i < kCount; ++i) sink[i] = hn::GetLane(hn::SumOfLanes(d, sum[i]));
+  return 2.0 * kCount * kLanes * static_cast<double>(rounds);
+}
+
 const Kernels* Table() {
 #if HWY_TARGET == HWY_EMU128
   constexpr const char* name = "portable";
@@ -46,7 +60,8 @@ const Kernels* Table() {
                              RunAlibi,
                              RunDropoutFactors,
                              RunMultiply,
-                             AddRows};
+                             AddRows,
+                             MultiplyAddBurst};
   return &table;
 }
 

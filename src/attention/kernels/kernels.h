@@ -112,6 +112,10 @@ struct Kernels {
   void (*multiply)(const Tile&, const float* factors);
   // to += from for a [rows, cols] block.
   void (*add_rows)(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols);
+
+  // Runs `rounds` rounds of independent multiply-adds on every accumulator
+  // register; returns the floating-point operations done. For measuring peak.
+  double (*multiply_add_burst)(Index rounds, float* sink);
 };
 
 // The table in use: the best of this processor, or what was forced.
