@@ -9,7 +9,7 @@ namespace regard {
 struct CacheSizes {
   std::int64_t l1 = 32 << 10;  // bytes of first-level data cache of one core
   std::int64_t l2 = 512 << 10;
-  std::int64_t l3 = 8 << 20;   // shared by several cores
+  std::int64_t l3 = 8 << 20;  // shared by several cores
 };
 
 // "AMD EPYC 7B13", or "unknown" where the system does not tell.

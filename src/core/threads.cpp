@@ -37,6 +37,21 @@ int default_threads() {
   return count;
 }
 
+// Libraries below us (oneDNN) bring OpenMP teams of their own; what we run on
+// one thread must stay on one, or their sums would depend on the machine.
+class OneThread {
+ public:
+#ifdef REGARD_STD_THREADS
+  OneThread() = default;
+#else
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+#endif
+};
+
 void run_team(int team, const std::function<void(int)>& body) {
 #ifdef REGARD_STD_THREADS
   std::vector<std::thread> others;
@@ -61,6 +76,7 @@ void set_threads(int count) { chosen_threads.store(std::max(0, count), std::memo
 void parallel_items(std::int64_t items, const std::function<void(std::int64_t, int)>& work) {
   const int team = static_cast<int>(std::min<std::int64_t>(threads(), items));
   if (team <= 1 || inside_parallel) {
+    const OneThread guard;
     for (std::int64_t item = 0; item < items; ++item) work(item, 0);
     return;
   }
@@ -69,6 +85,7 @@ void parallel_items(std::int64_t items, const std::function<void(std::int64_t, i
   std::mutex failure_guard;
   run_team(team, [&](int thread) {
     inside_parallel = true;
+    const OneThread guard;
     for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
       try {
         work(item, thread);

@@ -1,0 +1,66 @@
+// Pairs of sequences from TSV files: source<TAB>target symbols with spaces.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "regard/tensor.h"
+#include "regard/vocabulary.h"
+
+namespace regard {
+
+struct Example {
+  std::string text;                  // the source as written
+  std::vector<std::string> source;   // its symbols
+  std::vector<std::string> target;
+};
+
+struct TsvOptions {
+  bool words = false;     // see source_symbols
+  bool skip_bad = false;  // count bad lines instead of refusing the file
+};
+
+struct Dataset {
+  std::vector<Example> examples;
+  Index skipped = 0;  // bad lines, with skip_bad
+};
+
+// A bad line (no tab or two, an empty side, invalid UTF-8) throws FileError
+// naming file and line; empty lines are passed over. Several lines with one
+// source are several references for it.
+Dataset read_tsv(const std::string& path, const TsvOptions& options = {});
+
+// One source and everything that counts as right for it.
+struct Question {
+  std::string text;
+  std::vector<std::string> source;
+  std::vector<std::vector<std::string>> references;
+};
+
+// In order of first appearance.
+std::vector<Question> group_references(const Dataset& data);
+
+// A padded batch of ids.
+struct Batch {
+  Tensor<std::int64_t> source;  // [batch, source length]
+  Tensor<std::int64_t> input;   // [batch, target length + 1]: begin, then the target
+  Tensor<std::int64_t> target;  // the target, then end
+};
+
+struct Encoded {
+  std::vector<std::int64_t> source, target;  // without begin and end
+};
+
+Encoded encode(const Example& example, const Vocabulary& source, const Vocabulary& target);
+
+// Pads with Vocabulary::pad on the right.
+Batch make_batch(const std::vector<const Encoded*>& examples);
+Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& rows);
+
+// Cuts a data set into batches of about equal lengths: shuffled by (seed,
+// epoch), sorted by length, cut, and the batches shuffled. Returns indices;
+// the same for the same arguments.
+std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, Index batch, std::uint64_t seed,
+                                             std::uint64_t epoch);
+
+}  // namespace regard

@@ -1,0 +1,84 @@
+// Multi-head attention: project, split into heads, attend, concatenate,
+// project. Heads are strided views; nothing is copied to split or join them.
+// Source: Vaswani et al., "Attention is all you need", 2017.
+#pragma once
+
+#include "regard/attend.h"
+#include "regard/layers.h"
+
+namespace regard {
+
+// Keys and values of the tokens so far, for decoding one step at a time:
+// [batch, capacity, kv_heads * head_dim], of which `length` are filled.
+template <class T>
+struct KeyValueCache {
+  Tensor<T> keys, values;
+  Index length = 0;
+
+  // Keeps batch entry rows[i] as entry i (beam search).
+  void select(std::span<const Index> rows);
+};
+
+// What one attention layer saw, when asked for.
+template <class T>
+struct HeadWeights {
+  Tensor<T> weights;  // [batch, heads, q_len, kv_len], before dropout
+  Tensor<T> entropy;  // [batch, heads, q_len], nats
+};
+
+struct MultiHeadConfig {
+  Index model_dim = 0;
+  Index heads = 0;
+  Index kv_heads = 0;      // 0: as many as heads; fewer: grouped-query attention
+  double dropout = 0.0;    // on the weights, in training
+  bool bias = true;        // on all four projections
+};
+
+// Everything a call may add to q, k and v.
+template <class T>
+struct AttentionCall {
+  Mask mask = {};
+  QueryStart q_start = {};
+  HeadWeights<T>* seen = nullptr;  // filled in when given; the output stays the same
+};
+
+template <class T>
+class MultiHeadAttention {
+ public:
+  MultiHeadAttention() = default;
+  // Throws ArgumentError naming both when model_dim is no multiple of heads.
+  MultiHeadAttention(const std::string& name, const MultiHeadConfig& config, Random& random);
+
+  // x [batch, q_len, model_dim] attends to itself.
+  Var<T> self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call = {});
+  // x attends to memory [batch, kv_len, model_dim]; lengths may differ.
+  Var<T> cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory, const AttentionCall<T>& call = {});
+
+  // Decoding without a tape: x [batch, new tokens, model_dim] joins the cache,
+  // then attends to all of it causally.
+  Var<T> self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache, const AttentionCall<T>& call = {});
+  // Keys and values of a memory, computed once for cross_step.
+  KeyValueCache<T> remember(Tape<T>& tape, const Var<T>& memory);
+  Var<T> cross_step(Tape<T>& tape, const Var<T>& x, const KeyValueCache<T>& memory, const AttentionCall<T>& call = {});
+
+  void collect(Parameters<T>& list);
+
+  MultiHeadConfig config;
+  Linear<T> query, key_value, output;  // key_value [model_dim, 2 * kv_heads * head_dim]: keys, then values
+};
+
+// The projections of single heads as separate weights, [heads, d, model_dim]
+// (x W[h]^T), the layout of per-head lessons. x [seq, model_dim] -> [1, heads, seq, d].
+template <class T>
+Tensor<T> project_heads(const Tensor<T>& x, const Tensor<T>& weights);
+
+// The old layout that shares one [head_dim, head_dim] matrix among all heads:
+// x [batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], x_h W^T.
+template <class T>
+Tensor<T> project_shared(const Tensor<T>& x, const Tensor<T>& weight, Index heads);
+
+// [batch, heads, seq, d] -> [batch, seq, heads * d].
+template <class T>
+Tensor<T> concatenate_heads(const Tensor<T>& x);
+
+}  // namespace regard

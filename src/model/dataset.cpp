@@ -1,0 +1,128 @@
+#include "regard/dataset.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "regard/error.h"
+#include "regard/file.h"
+#include "regard/random.h"
+
+namespace regard {
+namespace {
+
+std::vector<std::string> split_spaces(const std::string& text) {
+  std::vector<std::string> result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t stop = std::min(text.find(' ', at), text.size());
+    if (stop > at) result.push_back(text.substr(at, stop - at));
+    at = stop + 1;
+  }
+  return result;
+}
+
+// Throws ArgumentError saying what is wrong with the line.
+Example parse_line(const std::string& line, bool words) {
+  const auto tab = line.find('\t');
+  if (tab == std::string::npos) throw ArgumentError("no tab between source and target");
+  if (line.find('\t', tab + 1) != std::string::npos) throw ArgumentError("more than one tab");
+  Example example{line.substr(0, tab), {}, {}};
+  example.source = source_symbols(example.text, words);
+  const std::string target = line.substr(tab + 1);
+  characters(target);  // refuses invalid UTF-8
+  example.target = split_spaces(target);
+  if (example.source.empty()) throw ArgumentError("the source is empty");
+  if (example.target.empty()) throw ArgumentError("the target is empty");
+  return example;
+}
+
+}  // namespace
+
+Dataset read_tsv(const std::string& path, const TsvOptions& options) {
+  const std::string text = read_file(path);
+  Dataset data;
+  Index number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t stop = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, stop - at);
+    at = stop + 1;
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    try {
+      data.examples.push_back(parse_line(line, options.words));
+    } catch (const ArgumentError& error) {
+      if (!options.skip_bad)
+        throw FileError(path + ", line " + std::to_string(number) + ": " + error.what() +
+                        " (--skip-bad goes on without such lines)");
+      ++data.skipped;
+    }
+  }
+  if (data.examples.empty()) throw FileError(path + ": holds no examples (lines are source<TAB>target symbols)");
+  return data;
+}
+
+std::vector<Question> group_references(const Dataset& data) {
+  std::vector<Question> questions;
+  std::unordered_map<std::string, std::size_t> known;
+  for (const Example& example : data.examples) {
+    const auto [place, fresh] = known.try_emplace(example.text, questions.size());
+    if (fresh) questions.push_back({example.text, example.source, {}});
+    questions[place->second].references.push_back(example.target);
+  }
+  return questions;
+}
+
+Encoded encode(const Example& example, const Vocabulary& source, const Vocabulary& target) {
+  Encoded encoded;
+  for (const std::string& symbol : example.source) encoded.source.push_back(source.id(symbol));
+  for (const std::string& symbol : example.target) encoded.target.push_back(target.id(symbol));
+  return encoded;
+}
+
+Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& rows) {
+  std::size_t longest = 0;
+  for (const auto& row : rows) longest = std::max(longest, row.size());
+  Tensor<std::int64_t> ids({static_cast<Index>(rows.size()), static_cast<Index>(longest)}, Vocabulary::pad);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy(rows[i].begin(), rows[i].end(), ids.data() + static_cast<Index>(i * longest));
+  return ids;
+}
+
+Batch make_batch(const std::vector<const Encoded*>& examples) {
+  std::vector<std::vector<std::int64_t>> source, input, target;
+  for (const Encoded* example : examples) {
+    source.push_back(example->source);
+    input.push_back(example->target);
+    input.back().insert(input.back().begin(), Vocabulary::begin);
+    target.push_back(example->target);
+    target.back().push_back(Vocabulary::end);
+  }
+  return {padded_ids(source), padded_ids(input), padded_ids(target)};
+}
+
+std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, Index batch, std::uint64_t seed,
+                                             std::uint64_t epoch) {
+  Random random(seed, epoch);
+  std::vector<Index> order(data.size());
+  std::iota(order.begin(), order.end(), Index{0});
+  shuffle(order, random);
+  const auto length = [&](Index i) {
+    const Encoded& example = data[static_cast<std::size_t>(i)];
+    return std::pair(example.source.size(), example.target.size());
+  };
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return length(a) < length(b); });
+  std::vector<std::vector<Index>> batches;
+  for (std::size_t at = 0; at < order.size(); at += static_cast<std::size_t>(batch)) {
+    const std::size_t stop = std::min(order.size(), at + static_cast<std::size_t>(batch));
+    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(at), order.begin() + static_cast<std::ptrdiff_t>(stop));
+  }
+  std::vector<Index> sequence(batches.size());
+  std::iota(sequence.begin(), sequence.end(), Index{0});
+  shuffle(sequence, random);
+  std::vector<std::vector<Index>> shuffled;
+  for (Index i : sequence) shuffled.push_back(std::move(batches[static_cast<std::size_t>(i)]));
+  return shuffled;
+}
+
+}  // namespace regard

@@ -1,0 +1,147 @@
+#include "regard/seq2seq.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "regard/error.h"
+
+namespace regard {
+namespace {
+
+// No mask at all where nothing is padded: the kernels then skip the test.
+Mask source_mask(const Tensor<std::int64_t>& source) {
+  const auto ids = source.values();
+  if (std::find(ids.begin(), ids.end(), Vocabulary::pad) == ids.end()) return {};
+  return padding(source.view<2>(), Vocabulary::pad);
+}
+
+template <class T>
+HeadWeights<T>* place_for(std::vector<HeadWeights<T>>* list) {
+  return list ? &list->emplace_back() : nullptr;
+}
+
+}  // namespace
+
+template <class T>
+Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary, std::uint64_t seed)
+    : config_(config), random_(seed) {
+  const Index width = config.layer.model_dim;
+  source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
+  target_embedding_ = Embedding<T>("decoder.embedding", target_vocabulary, width, random_);
+  if (config.positions == PositionKind::learned)
+    for (auto& [name, table] : {std::pair{"encoder.positions", &source_positions_}, {"decoder.positions", &target_positions_}}) {
+      *table = Parameter<T>(name, {config.max_length, width}, false);
+      for (T& value : table->value.values()) value = static_cast<T>(0.7 * random_.normal());
+    }
+  for (Index i = 0; i < config.encoder_layers; ++i)
+    encoder_.push_back(std::make_unique<EncoderLayer<T>>("encoder." + std::to_string(i), config.layer, random_));
+  for (Index i = 0; i < config.decoder_layers; ++i)
+    decoder_.push_back(std::make_unique<DecoderLayer<T>>("decoder." + std::to_string(i), config.layer, random_));
+  if (config.layer.norm == NormPlace::post) return;
+  encoder_norm_ = LayerNorm<T>("encoder.norm", width);
+  decoder_norm_ = LayerNorm<T>("decoder.norm", width);
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learned, const Tensor<std::int64_t>& ids,
+                         Index first) {
+  const Index length = ids.size(1), width = config_.layer.model_dim;
+  if (first + length > config_.max_length)
+    throw ArgumentError("sequence of " + std::to_string(first + length) + " symbols is longer than the model's " +
+                        std::to_string(config_.max_length));
+  const auto x = table.forward(tape, ids, std::sqrt(static_cast<double>(width)));
+  const auto placed = config_.positions == PositionKind::learned
+                          ? add_learned_positions(tape, x, learned, first)
+                          : add_positions(tape, x, sinusoidal_positions<T>(length, width, first));
+  return dropout(tape, placed, config_.layer.dropout);
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const Tensor<std::int64_t>& source, SeenAttention<T>* seen) {
+  auto x = embed(tape, source_embedding_, source_positions_, source, 0);
+  AttentionCall<T> call{.mask = source_mask(source)};
+  for (auto& layer : encoder_) {
+    call.seen = place_for(seen ? &seen->encoder : nullptr);
+    x = layer->forward(tape, x, call);
+  }
+  return config_.layer.norm == NormPlace::pre ? encoder_norm_.forward(tape, x) : x;
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::logits(Tape<T>& tape, const Var<T>& x) {
+  const auto y = config_.layer.norm == NormPlace::pre ? decoder_norm_.forward(tape, x) : x;
+  return project_onto(tape, y, target_embedding_.table);
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::decode(Tape<T>& tape, const Var<T>& memory, const Tensor<std::int64_t>& source,
+                          const Tensor<std::int64_t>& input, SeenAttention<T>* seen) {
+  auto x = embed(tape, target_embedding_, target_positions_, input, 0);
+  AttentionCall<T> self{.mask = causal()}, cross{.mask = source_mask(source)};
+  for (auto& layer : decoder_) {
+    self.seen = place_for(seen ? &seen->decoder : nullptr);
+    cross.seen = place_for(seen ? &seen->cross : nullptr);
+    x = layer->forward(tape, x, memory, self, cross);
+  }
+  return logits(tape, x);
+}
+
+template <class T>
+void Seq2Seq<T>::State::select(const std::vector<Index>& rows) {
+  const Index length = source.size(1);
+  auto kept = Tensor<std::int64_t>::uninitialised({static_cast<Index>(rows.size()), length});
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(source.data() + rows[i] * length, length, kept.data() + static_cast<Index>(i) * length);
+  source = std::move(kept);
+  for (DecoderCache<T>& layer : layers) {
+    if (layer.self.length > 0) layer.self.select(rows);
+    layer.memory.select(rows);
+  }
+}
+
+template <class T>
+typename Seq2Seq<T>::State Seq2Seq<T>::start(const Tensor<std::int64_t>& source) {
+  Tape<T> tape;
+  const auto memory = encode(tape, source);
+  State state;
+  state.source = source;
+  for (auto& layer : decoder_) state.layers.push_back({{}, layer->cross_attention.remember(tape, memory)});
+  return state;
+}
+
+template <class T>
+Tensor<T> Seq2Seq<T>::step(State& state, const std::vector<std::int64_t>& tokens) {
+  Tape<T> tape;
+  const Tensor<std::int64_t> ids({static_cast<Index>(tokens.size()), 1}, tokens);
+  auto x = embed(tape, target_embedding_, target_positions_, ids, state.position++);
+  const AttentionCall<T> cross{.mask = source_mask(state.source)};
+  for (std::size_t i = 0; i < decoder_.size(); ++i) x = decoder_[i]->step(tape, x, state.layers[i], cross);
+  return std::move(logits(tape, x)->value);
+}
+
+template <class T>
+Parameters<T> Seq2Seq<T>::parameters() {
+  Parameters<T> list;
+  source_embedding_.collect(list);
+  target_embedding_.collect(list);
+  if (config_.positions == PositionKind::learned) list.insert(list.end(), {&source_positions_, &target_positions_});
+  for (auto& layer : encoder_) layer->collect(list);
+  for (auto& layer : decoder_) layer->collect(list);
+  if (config_.layer.norm == NormPlace::pre) {
+    encoder_norm_.collect(list);
+    decoder_norm_.collect(list);
+  }
+  return list;
+}
+
+template <class T>
+Index Seq2Seq<T>::weight_count() {
+  Index count = 0;
+  for (const Parameter<T>* parameter : parameters()) count += parameter->value.count();
+  return count;
+}
+
+template class Seq2Seq<float>;
+template class Seq2Seq<double>;
+
+}  // namespace regard

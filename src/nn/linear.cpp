@@ -1,0 +1,149 @@
+#include "regard/layers.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "nn/matmul.h"
+#include "nn/node.h"
+#include "regard/error.h"
+
+namespace regard {
+namespace {
+
+using detail::element_grain;
+using detail::gradient_slot;
+using detail::Matrix;
+using detail::row_count;
+
+template <class T>
+Matrix<const T> as_matrix(const Tensor<T>& x) {
+  return {x.data(), row_count(x), x.size(-1)};
+}
+
+void check_width(const std::string& name, const Shape& x, Index width) {
+  if (x.empty() || x.back() != width)
+    throw ArgumentError(name + ": input " + shape_text(x) + " has width " + std::to_string(x.empty() ? 0 : x.back()) +
+                        " but the layer takes " + std::to_string(width));
+}
+
+template <class T>
+T normal_distribution(T x) {
+  return T(0.5) * (T(1) + std::erf(x * T(std::numbers::sqrt2 / 2)));
+}
+
+// The derivative of GELU: Phi(x) + x * phi(x).
+template <class T>
+T gelu_slope(T x) {
+  const T density = std::exp(T(-0.5) * x * x) * T(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+  return normal_distribution(x) + x * density;
+}
+
+// y += bias, then the activation. For GELU, `before` keeps what it saw.
+template <class T>
+void add_bias_and_activate(Tensor<T>& y, const Tensor<T>& bias, Activation activation, Tensor<T>* before) {
+  const Index width = y.size(-1);
+  detail::parallel_rows(row_count(y), width, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      T* values = y.data() + row * width;
+      if (!bias.empty())
+        for (Index j = 0; j < width; ++j) values[j] += bias[j];
+      if (before) std::copy_n(values, width, before->data() + row * width);
+      if (activation == Activation::relu)
+        for (Index j = 0; j < width; ++j) values[j] = values[j] > 0 ? values[j] : T{0};
+      else if (activation == Activation::gelu)
+        for (Index j = 0; j < width; ++j) values[j] *= normal_distribution(values[j]);
+    }
+  });
+}
+
+// dy becomes d(before activation).
+template <class T>
+void activation_backward(Tensor<T>& dy, const Tensor<T>& y, Activation activation, const Tensor<T>& before) {
+  if (activation == Activation::none) return;
+  parallel_ranges(dy.count(), element_grain, [&](Index begin, Index end) {
+    if (activation == Activation::relu)
+      for (Index i = begin; i < end; ++i) dy[i] = y[i] > 0 ? dy[i] : T{0};
+    else
+      for (Index i = begin; i < end; ++i) dy[i] *= gelu_slope(before[i]);
+  });
+}
+
+}  // namespace
+
+template <class T>
+Linear<T>::Linear(const std::string& name, Index in, Index out, Random& random, bool with_bias)
+    : weight(name + ".weight", {in, out}, true) {
+  if (with_bias) bias = Parameter<T>(name + ".bias", {out}, false);
+  const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
+  for (T& value : weight.value.values()) value = static_cast<T>(bound * (2.0 * random.uniform_double() - 1.0));
+}
+
+template <class T>
+Var<T> Linear<T>::forward(Tape<T>& tape, const Var<T>& x, Activation activation) {
+  check_width(weight.name, x->value.shape(), in());
+  auto y = tape.node(Tensor<T>::uninitialised(detail::with_last(x->value.shape(), out())));
+  const Matrix<const T> w{weight.value.data(), in(), out()};
+  detail::multiply(as_matrix(x->value), w, Matrix<T>{y->value.data(), row_count(y->value), out()});
+  const auto before = std::make_shared<Tensor<T>>();
+  const bool keep = activation == Activation::gelu && tape.training();
+  if (keep) *before = Tensor<T>::uninitialised(y->value.shape());
+  add_bias_and_activate(y->value, bias.value, activation, keep ? before.get() : nullptr);
+  tape.record([this, x, y, activation, before, w] {
+    if (y->gradient.empty()) return;
+    activation_backward(y->gradient, y->value, activation, *before);
+    const auto dy = as_matrix(y->gradient);
+    detail::add_transposed_product(as_matrix(x->value), dy, Matrix<T>{weight.gradient.data(), in(), out()});
+    if (!bias.value.empty()) detail::add_column_sums(dy, bias.gradient.data());
+    if (!x->wants_gradient) return;
+    const auto slot = gradient_slot(*x);
+    detail::multiply_transposed(dy, w, Matrix<T>{slot.data, dy.rows, in()}, slot.add);
+  });
+  return y;
+}
+
+template <class T>
+void Linear<T>::collect(Parameters<T>& list) {
+  list.push_back(&weight);
+  if (!bias.value.empty()) list.push_back(&bias);
+}
+
+template <class T>
+Var<T> project_onto(Tape<T>& tape, const Var<T>& x, Parameter<T>& table) {
+  const Index vocabulary = table.value.size(0), width = table.value.size(1);
+  check_width(table.name, x->value.shape(), width);
+  auto y = tape.node(Tensor<T>::uninitialised(detail::with_last(x->value.shape(), vocabulary)));
+  const Matrix<const T> w{table.value.data(), vocabulary, width};
+  detail::multiply_transposed(as_matrix(x->value), w, Matrix<T>{y->value.data(), row_count(y->value), vocabulary});
+  tape.record([x, y, w, &table] {
+    if (y->gradient.empty()) return;
+    const auto dy = as_matrix(y->gradient);
+    detail::add_transposed_product(dy, as_matrix(x->value), Matrix<T>{table.gradient.data(), w.rows, w.cols});
+    const auto slot = gradient_slot(*x);
+    detail::multiply(dy, w, Matrix<T>{slot.data, dy.rows, w.cols}, slot.add);
+  });
+  return y;
+}
+
+template <class T>
+FeedForward<T>::FeedForward(const std::string& name, Index width, Index hidden, Random& random, Activation kind)
+    : first(name + ".first", width, hidden, random), second(name + ".second", hidden, width, random), activation(kind) {}
+
+template <class T>
+Var<T> FeedForward<T>::forward(Tape<T>& tape, const Var<T>& x) {
+  return second.forward(tape, first.forward(tape, x, activation));
+}
+
+template <class T>
+void FeedForward<T>::collect(Parameters<T>& list) {
+  first.collect(list);
+  second.collect(list);
+}
+
+template class Linear<float>;
+template class Linear<double>;
+template class FeedForward<float>;
+template class FeedForward<double>;
+template Var<float> project_onto(Tape<float>&, const Var<float>&, Parameter<float>&);
+template Var<double> project_onto(Tape<double>&, const Var<double>&, Parameter<double>&);
+
+}  // namespace regard

@@ -1,0 +1,297 @@
+#include "regard/multi_head.h"
+
+#include "nn/node.h"
+#include "regard/error.h"
+
+namespace regard {
+namespace {
+
+// Columns [first, first + heads * dim) of x [batch, seq, width], as heads.
+template <class T>
+View<T, 4> heads_of(T* x, const std::array<Index, 3>& shape, Index first, Index heads, Index dim) {
+  const auto& [batch, seq, width] = shape;
+  return {x + first, {batch, heads, seq, dim}, {seq * width, dim, width, 1}};
+}
+
+template <class T>
+std::array<Index, 3> shape3(const Tensor<T>& x) {
+  return {x.size(0), x.size(1), x.size(2)};
+}
+
+// Kernels for float, the reference for double.
+BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+                             const BasicAttendOptions<float>& options) {
+  return attend_into(out, q, k, v, options);
+}
+
+void copy_into(const Tensor<double>& from, const View<double, 4>& to) {
+  const auto view = from.view<4>();
+  for (Index b = 0; b < to.size(0); ++b)
+    for (Index h = 0; h < to.size(1); ++h)
+      for (Index i = 0; i < to.size(2); ++i)
+        for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
+}
+
+BasicAttendResult<double> run(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
+                              View<double, 4> out, const BasicAttendOptions<double>& options) {
+  auto result = reference::attend(q, k, v, options);
+  copy_into(result.out, out);
+  return result;
+}
+
+template <class T>
+struct Views {
+  View<T, 4> q, k, v;
+};
+
+void run_backward(const Views<float>& gradients, View<const float, 4> dout, const Views<const float>& x,
+                  const BasicForward<float>& forward, const BasicAttendOptions<float>& options) {
+  attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, forward, options);
+}
+
+void run_backward(const Views<double>& gradients, View<const double, 4> dout, const Views<const double>& x,
+                  const BasicForward<double>& forward, const BasicAttendOptions<double>& options) {
+  const auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
+  copy_into(result.dq, gradients.q);
+  copy_into(result.dk, gradients.k);
+  copy_into(result.dv, gradients.v);
+}
+
+template <class T>
+BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, double dropout) {
+  BasicAttendOptions<T> options;
+  options.mask = call.mask;
+  options.q_start = call.q_start;
+  if (tape.training() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
+  options.observe.lse = tape.training();
+  options.observe.weights = options.observe.entropy = call.seen != nullptr;
+  return options;
+}
+
+template <class T>
+void take_weights(const AttentionCall<T>& call, BasicAttendResult<T>& result) {
+  if (call.seen) *call.seen = {std::move(result.weights), std::move(result.entropy)};
+}
+
+// Attention between projected queries and projected keys and values, on the
+// tape. kv [batch, kv_len, 2 * kv_heads * head_dim].
+template <class T>
+Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
+                    const AttentionCall<T>& call) {
+  const Index dim = config.model_dim / config.heads, kv_width = config.kv_heads * dim;
+  const auto q_shape = shape3(q->value), kv_shape = shape3(kv->value);
+  auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
+  const auto views = [=](auto* q_data, auto* kv_data) {
+    using U = std::remove_pointer_t<decltype(q_data)>;
+    return Views<U>{heads_of(q_data, q_shape, 0, config.heads, dim),
+                    heads_of(kv_data, kv_shape, 0, config.kv_heads, dim),
+                    heads_of(kv_data, kv_shape, kv_width, config.kv_heads, dim)};
+  };
+  const auto options = options_of(tape, call, config.dropout);
+  const auto x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
+  auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
+  take_weights(call, result);
+  const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
+  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim] {
+    if (out->gradient.empty()) return;
+    auto dq = Tensor<T>::uninitialised(q->value.shape()), dkv = Tensor<T>::uninitialised(kv->value.shape());
+    const auto forward_x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
+    const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), q_shape, 0, heads, dim); };
+    run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
+                 {as_heads(out->value), lse->template view<3>()}, options);
+    detail::pass_on(*q, std::move(dq));
+    detail::pass_on(*kv, std::move(dkv));
+  });
+  return out;
+}
+
+}  // namespace
+
+template <class T>
+void KeyValueCache<T>::select(std::span<const Index> rows) {
+  const Index row = keys.size(1) * keys.size(2);
+  const auto gather = [&](Tensor<T>& from) {
+    auto kept = Tensor<T>::uninitialised({static_cast<Index>(rows.size()), from.size(1), from.size(2)});
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy_n(from.data() + rows[i] * row, row, kept.data() + static_cast<Index>(i) * row);
+    from = std::move(kept);
+  };
+  gather(keys);
+  gather(values);
+}
+
+template <class T>
+MultiHeadAttention<T>::MultiHeadAttention(const std::string& name, const MultiHeadConfig& given, Random& random)
+    : config(given) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.heads < 1 || config.model_dim % config.heads != 0)
+    throw ArgumentError(name + ": model_dim " + std::to_string(config.model_dim) + " is not a multiple of " +
+                        std::to_string(config.heads) + " heads");
+  if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
+    throw ArgumentError(name + ": " + std::to_string(config.heads) + " heads are not a multiple of " +
+                        std::to_string(config.kv_heads) + " key heads");
+  const Index kv_width = config.kv_heads * (config.model_dim / config.heads);
+  query = Linear<T>(name + ".query", config.model_dim, config.model_dim, random, config.bias);
+  key_value = Linear<T>(name + ".key_value", config.model_dim, 2 * kv_width, random, config.bias);
+  output = Linear<T>(name + ".output", config.model_dim, config.model_dim, random, config.bias);
+}
+
+template <class T>
+Var<T> MultiHeadAttention<T>::self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
+  return cross(tape, x, x, call);
+}
+
+template <class T>
+Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
+                                    const AttentionCall<T>& call) {
+  const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
+  return output.forward(tape, attend_heads(tape, config, q, kv, call));
+}
+
+template <class T>
+KeyValueCache<T> MultiHeadAttention<T>::remember(Tape<T>& tape, const Var<T>& memory) {
+  const auto kv = key_value.forward(tape, memory);
+  const Index width = kv->value.size(2) / 2, rows = detail::row_count(kv->value);
+  const Shape shape{memory->value.size(0), memory->value.size(1), width};
+  KeyValueCache<T> cache{Tensor<T>::uninitialised(shape), Tensor<T>::uninitialised(shape), memory->value.size(1)};
+  for (Index row = 0; row < rows; ++row) {
+    const T* from = kv->value.data() + row * 2 * width;
+    std::copy_n(from, width, cache.keys.data() + row * width);
+    std::copy_n(from + width, width, cache.values.data() + row * width);
+  }
+  return cache;
+}
+
+namespace {
+
+// Queries against the filled part of a cache.
+template <class T>
+Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const KeyValueCache<T>& cache,
+                    const AttentionCall<T>& call) {
+  const Index dim = config.model_dim / config.heads;
+  const auto filled = [&](const Tensor<T>& x) {
+    return heads_of(x.data(), shape3(x), 0, config.kv_heads, dim).slice(2, 0, cache.length);
+  };
+  auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
+  const auto shape = shape3(q->value);
+  auto result = run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
+                    filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim),
+                    options_of(tape, call, 0.0));
+  take_weights(call, result);
+  return out;
+}
+
+// Room for `more` tokens, growing by doubling.
+template <class T>
+void make_room(KeyValueCache<T>& cache, const Shape& first_use, Index more) {
+  if (cache.keys.rank() != 3) {
+    cache.keys = Tensor<T>(first_use);
+    cache.values = Tensor<T>(first_use);
+  }
+  const Index capacity = cache.keys.size(1), wanted = cache.length + more;
+  if (wanted <= capacity) return;
+  const Index grown = std::max(wanted, 2 * capacity), width = cache.keys.size(2);
+  const auto grow = [&](Tensor<T>& from) {
+    Tensor<T> to({from.size(0), grown, width});
+    for (Index b = 0; b < from.size(0); ++b)
+      std::copy_n(from.data() + b * capacity * width, cache.length * width, to.data() + b * grown * width);
+    from = std::move(to);
+  };
+  grow(cache.keys);
+  grow(cache.values);
+}
+
+}  // namespace
+
+template <class T>
+Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache,
+                                        const AttentionCall<T>& call) {
+  const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
+  const Index batch = x->value.size(0), fresh = x->value.size(1), width = kv->value.size(2) / 2;
+  make_room(cache, {batch, std::max<Index>(16, fresh), width}, fresh);
+  const Index capacity = cache.keys.size(1);
+  for (Index b = 0; b < batch; ++b)
+    for (Index t = 0; t < fresh; ++t) {
+      const T* from = kv->value.data() + (b * fresh + t) * 2 * width;
+      const Index to = (b * capacity + cache.length + t) * width;
+      std::copy_n(from, width, cache.keys.data() + to);
+      std::copy_n(from + width, width, cache.values.data() + to);
+    }
+  cache.length += fresh;
+  AttentionCall<T> causal_call = call;
+  causal_call.mask = call.mask & causal();
+  return output.forward(tape, attend_cache(tape, config, q, cache, causal_call));
+}
+
+template <class T>
+Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const KeyValueCache<T>& memory,
+                                         const AttentionCall<T>& call) {
+  return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
+}
+
+template <class T>
+void MultiHeadAttention<T>::collect(Parameters<T>& list) {
+  query.collect(list);
+  key_value.collect(list);
+  output.collect(list);
+}
+
+template <class T>
+Tensor<T> project_heads(const Tensor<T>& x, const Tensor<T>& weights) {
+  if (x.rank() != 2 || weights.rank() != 3 || weights.size(2) != x.size(1))
+    throw ArgumentError("project_heads: x " + x.text() + " needs weights [heads, d, " +
+                        std::to_string(x.size(-1)) + "], got " + weights.text());
+  const Index heads = weights.size(0), dim = weights.size(1), seq = x.size(0), width = x.size(1);
+  Tensor<T> y({1, heads, seq, dim});
+  for (Index h = 0; h < heads; ++h)
+    for (Index i = 0; i < seq; ++i)
+      for (Index d = 0; d < dim; ++d) {
+        T sum = 0;
+        for (Index j = 0; j < width; ++j) sum += x[i * width + j] * weights[(h * dim + d) * width + j];
+        y[(h * seq + i) * dim + d] = sum;
+      }
+  return y;
+}
+
+template <class T>
+Tensor<T> project_shared(const Tensor<T>& x, const Tensor<T>& weight, Index heads) {
+  if (x.rank() != 3 || heads < 1 || x.size(2) % heads != 0)
+    throw ArgumentError("project_shared: model_dim of " + x.text() + " is not a multiple of " + std::to_string(heads) +
+                        " heads");
+  const Index batch = x.size(0), seq = x.size(1), dim = x.size(2) / heads;
+  if (weight.shape() != Shape{dim, dim})
+    throw ArgumentError("project_shared: weight " + weight.text() + " but head_dim is " + std::to_string(dim));
+  Tensor<T> y({batch, heads, seq, dim});
+  const auto from = heads_of(x.data(), shape3(x), 0, heads, dim);
+  const auto to = y.template view<4>();
+  for (Index b = 0; b < batch; ++b)
+    for (Index h = 0; h < heads; ++h)
+      for (Index i = 0; i < seq; ++i)
+        for (Index d = 0; d < dim; ++d)
+          for (Index j = 0; j < dim; ++j) to(b, h, i, d) += from(b, h, i, j) * weight[d * dim + j];
+  return y;
+}
+
+template <class T>
+Tensor<T> concatenate_heads(const Tensor<T>& x) {
+  const auto from = x.template view<4>();
+  Tensor<T> y({x.size(0), x.size(2), x.size(1) * x.size(3)});
+  const auto to = heads_of(y.data(), shape3(y), 0, x.size(1), x.size(3));
+  for (Index b = 0; b < x.size(0); ++b)
+    for (Index h = 0; h < x.size(1); ++h)
+      for (Index i = 0; i < x.size(2); ++i)
+        for (Index d = 0; d < x.size(3); ++d) to(b, h, i, d) = from(b, h, i, d);
+  return y;
+}
+
+#define REGARD_INSTANTIATE(T)                                                       \
+  template struct KeyValueCache<T>;                                                 \
+  template class MultiHeadAttention<T>;                                             \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);             \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);     \
+  template Tensor<T> concatenate_heads(const Tensor<T>&);
+REGARD_INSTANTIATE(float)
+REGARD_INSTANTIATE(double)
+#undef REGARD_INSTANTIATE
+
+}  // namespace regard

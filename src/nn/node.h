@@ -1,0 +1,58 @@
+// Gradient bookkeeping shared by the layers.
+#pragma once
+
+#include <algorithm>
+
+#include "regard/tape.h"
+#include "regard/threads.h"
+
+namespace regard::detail {
+
+// The gradient to write into, and whether something is there already: the
+// first contribution writes, later ones add.
+template <class T>
+struct GradientSlot {
+  T* data;
+  bool add;
+};
+
+template <class T>
+GradientSlot<T> gradient_slot(Node<T>& node) {
+  const bool add = !node.gradient.empty();
+  if (!add) node.gradient = Tensor<T>::uninitialised(node.value.shape());
+  return {node.gradient.data(), add};
+}
+
+// Rows of the last axis.
+template <class T>
+Index row_count(const Tensor<T>& x) {
+  return x.size(-1) == 0 ? 0 : x.count() / x.size(-1);
+}
+
+inline Shape with_last(Shape shape, Index last) {
+  shape.back() = last;
+  return shape;
+}
+
+// Elements of one piece of element-wise work: large enough to be worth a
+// thread's while.
+constexpr Index element_grain = 32768;
+
+template <class F>
+void parallel_rows(Index rows, Index width, F work) {
+  parallel_ranges(rows, std::max<Index>(1, element_grain / std::max<Index>(1, width)), work);
+}
+
+// Adds a gradient that nobody else needs any more.
+template <class T>
+void pass_on(Node<T>& to, Tensor<T>&& gradient) {
+  if (to.gradient.empty()) {
+    to.gradient = std::move(gradient);
+    return;
+  }
+  parallel_ranges(gradient.count(), element_grain, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) to.gradient[i] += gradient[i];
+  });
+}
+
+}  // namespace regard::detail
