@@ -211,7 +211,7 @@ class ScoreModifiers {
 
 // cap * tanh(score / cap); cap > 0. Stands first in a chain, or is refused.
 // Source: Gemma 2 (2024).
-ScoreModifiers softcap(float cap);
+ScoreModifiers softcap(double cap);
 
 // score - slope[head] * |query - key|; slopes [q_heads], copied. They get
 // gradients. Source: Press, Smith, Lewis, "Train short, test long", ICLR 2022.

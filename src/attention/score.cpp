@@ -9,7 +9,7 @@ namespace {
 
 class SoftCap final : public ScoreModifier {
  public:
-  explicit SoftCap(float cap) : cap_(cap) {}
+  explicit SoftCap(double cap) : exact_(cap), cap_(static_cast<float>(cap)) {}
   std::string name() const override { return "softcap"; }
   Kind kind() const override { return Kind::softcap; }
   float softcap_value() const override { return cap_; }
@@ -23,8 +23,7 @@ class SoftCap final : public ScoreModifier {
     return false;
   }
   double apply_one(double score, const Position&) const override {
-    const double cap = static_cast<double>(cap_);
-    return cap * std::tanh(score / cap);
+    return exact_ * std::tanh(score / exact_);
   }
   bool differentiable() const override { return true; }
   void chain(const ScoreTile<float>& gradients, const float* scores, const TileOrigin&) const override {
@@ -36,11 +35,12 @@ class SoftCap final : public ScoreModifier {
       }
   }
   double derivative_one(double score, const Position&) const override {
-    const double capped = std::tanh(score / static_cast<double>(cap_));
+    const double capped = std::tanh(score / exact_);
     return 1.0 - capped * capped;
   }
 
  private:
+  double exact_;  // for the reference
   float cap_;
 };
 
@@ -90,8 +90,8 @@ class Alibi final : public ScoreModifier {
 
 }  // namespace
 
-ScoreModifiers softcap(float cap) {
-  if (!(cap > 0.0f) || !std::isfinite(cap))
+ScoreModifiers softcap(double cap) {
+  if (!(static_cast<float>(cap) > 0.0f) || !std::isfinite(static_cast<float>(cap)))
     throw ArgumentError("softcap: cap must be positive and finite, got " + std::to_string(cap));
   return ScoreModifiers(std::make_shared<SoftCap>(cap));
 }
