@@ -1,0 +1,44 @@
+// From a model to output symbols: greedy and beam search with caches, and error
+// rates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "regard/seq2seq.h"
+
+namespace regard {
+
+struct Hypothesis {
+  std::vector<std::int64_t> symbols;  // without begin and end
+  double log_probability = 0;         // of the symbols and the end
+};
+
+struct DecodingOptions {
+  Index beam = 1;                 // 1: greedy
+  double length_penalty = 1.0;    // hypotheses compare by log p / length^penalty
+  Index max_symbols = 0;          // 0: 3 x source length + 10; always within the model's max_length
+};
+
+// One answer a source, in order. sources hold ids without begin and end; empty
+// ones are refused with ArgumentError. Answers do not depend on what else is in
+// the batch.
+std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vector<std::int64_t>>& sources,
+                               const DecodingOptions& options = {});
+
+// Levenshtein distance: insertions, deletions and substitutions cost 1.
+Index edit_distance(const std::vector<std::string>& a, const std::vector<std::string>& b);
+
+struct ErrorCounts {
+  Index sequences = 0, wrong_sequences = 0;
+  Index symbols = 0, symbol_errors = 0;  // against the nearest reference, the shorter of equals
+  double sequence_error_rate() const { return sequences ? static_cast<double>(wrong_sequences) / sequences : 0; }
+  double symbol_error_rate() const { return symbols ? static_cast<double>(symbol_errors) / symbols : 0; }
+};
+
+// Counts one answer against all that is right for it.
+void count_errors(const std::vector<std::string>& answer, const std::vector<std::vector<std::string>>& references,
+                  ErrorCounts& counts);
+
+}  // namespace regard

@@ -1,0 +1,52 @@
+// A trained model on disk: a folder with model.safetensors (weights) and
+// model.json (sizes, vocabularies, how text is split).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "regard/decoding.h"
+#include "regard/dtype.h"
+#include "regard/seq2seq.h"
+#include "regard/trace.h"
+
+namespace regard {
+
+struct Model {
+  std::string name;  // for captions
+  bool words = false;
+  Vocabulary source, target;
+  Seq2SeqConfig config;
+  std::unique_ptr<Seq2Seq<float>> network;
+
+  // A fresh network for these vocabularies.
+  void make_network(std::uint64_t seed);
+  // The source's ids, and the symbols the model does not know, in order.
+  std::vector<std::int64_t> source_ids(const std::string& text, std::vector<std::string>* unknown = nullptr) const;
+  std::vector<std::string> target_symbols(const std::vector<std::int64_t>& ids) const;
+};
+
+// Each file is written whole or not at all, weights first. dtype f32, bf16 or
+// f16. Throws FileError.
+void save_model(const Model& model, const std::string& folder, DType dtype = DType::f32);
+
+// Throws FileError naming the file and what is wrong with it: missing,
+// truncated, a tensor missing, superfluous or of the wrong shape.
+Model load_model(const std::string& folder);
+
+// Answers for many texts, `batch` at a time; texts of about equal length are
+// decoded together.
+std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
+                               const DecodingOptions& options, Index batch = 256);
+
+// Decodes every question and counts errors against its references.
+ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
+                             const DecodingOptions& options);
+
+// Runs the model on one text and its answer and records every layer, head and
+// kind of attention. `output` are target ids without begin and end; the last
+// row of the decoder's maps is the one that produced the end.
+Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output);
+
+}  // namespace regard

@@ -1,0 +1,94 @@
+// Training a sequence-to-sequence model: batches by length, AdamW, checkpoints
+// after every epoch, exact continuation.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "regard/model.h"
+#include "regard/optimizer.h"
+
+namespace regard {
+
+struct TrainingConfig {
+  Index epochs = 30;      // the plan; the cosine schedule ends with it
+  Index batch = 256;      // examples a step
+  Schedule schedule = {}; // `total` is filled in from epochs and data
+  AdamWConfig adamw = {};
+  double smoothing = 0.1;
+  double clip = 1.0;      // largest gradient norm
+  std::uint64_t seed = 1;
+  DType dtype = DType::f32;  // of the saved model
+};
+
+struct TrainingProgress {
+  Index epoch = 0, epochs = 0;  // epoch counts from 1
+  Index batch = 0, batches = 0;
+  Index examples = 0;           // done in this run
+  double seconds = 0;           // of training in this run
+  double loss = 0;              // mean over the epoch so far, nats a symbol
+};
+
+struct EpochReport {
+  Index epoch = 0, epochs = 0;
+  double train_loss = 0;
+  double dev_loss = 0;          // without smoothing
+  ErrorCounts dev;              // greedy
+  double seconds = 0;           // training and evaluation
+  bool best = false;
+};
+
+struct TrainingObserver {
+  std::function<void(const TrainingProgress&)> progress = {};
+  std::function<void(const EpochReport&)> epoch = {};
+  const std::atomic<bool>* stop = nullptr;  // becomes true: finish the step, save, return
+};
+
+// One training run in a folder: model.safetensors + model.json are the best
+// model so far (lowest symbol error rate on the development set),
+// training.safetensors + training.json everything needed to go on.
+class Trainer {
+ public:
+  // A fresh run. Vocabularies come from `train`.
+  Trainer(std::string folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
+          const Dataset& dev, bool words, std::string name);
+  // Goes on where the run in `folder` stopped. Throws FileError when there is
+  // none, or when the data is not what it was trained on.
+  static Trainer resume(std::string folder, const Dataset& train, const Dataset& dev);
+
+  // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
+  // all). A run in pieces ends with the same bytes as one in a single piece, at
+  // an equal number of threads and any interruption. Throws Error when the
+  // loss is no longer finite.
+  void run(const TrainingObserver& observer, Index stop_after = 0);
+
+  const TrainingConfig& config() const { return config_; }
+  Index finished_epochs() const { return epoch_; }
+  Model& model() { return model_; }
+
+ private:
+  Trainer(std::string folder, const TrainingConfig& config, Model model, const Dataset& train, const Dataset& dev);
+  double train_batch(const std::vector<Index>& indices, std::uint64_t step);
+  bool train_epoch(const TrainingObserver& observer);
+  EpochReport evaluate();
+  void save_state() const;
+  void load_state();
+
+  std::string folder_;
+  TrainingConfig config_;
+  Model model_;
+  std::vector<Encoded> train_, dev_;
+  std::vector<Question> questions_;
+  AdamW<float> optimizer_;
+  std::string data_digest_;
+
+  Index epoch_ = 0;           // finished epochs
+  Index next_batch_ = 0;      // within the epoch under way
+  double loss_sum_ = 0, loss_tokens_ = 0;  // of the epoch under way
+  double best_rate_ = 2.0;
+  Index run_examples_ = 0;    // of this process, for speed
+  double run_seconds_ = 0;
+};
+
+}  // namespace regard

@@ -1,0 +1,237 @@
+#include "regard/model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "model/model_json.h"
+#include "regard/error.h"
+#include "regard/file.h"
+#include "regard/safetensors.h"
+
+namespace regard {
+namespace detail {
+namespace {
+
+const char* name_of(NormPlace place) { return place == NormPlace::pre ? "pre" : "post"; }
+const char* name_of(Activation kind) { return kind == Activation::gelu ? "gelu" : "relu"; }
+const char* name_of(PositionKind kind) { return kind == PositionKind::learned ? "learned" : "sinusoidal"; }
+
+template <class E>
+E from_name(const std::string& name, std::initializer_list<E> choices) {
+  for (E choice : choices)
+    if (name == name_of(choice)) return choice;
+  throw ArgumentError("unknown value '" + name + "'");
+}
+
+Index positive(const nlohmann::json& json, const char* key) {
+  const Index value = json.at(key).get<Index>();
+  if (value < 1 || value > 1'000'000) throw ArgumentError(std::string(key) + " is " + std::to_string(value));
+  return value;
+}
+
+Seq2SeqConfig config_from(const nlohmann::json& json) {
+  Seq2SeqConfig config;
+  config.layer.model_dim = positive(json, "model_dim");
+  config.layer.heads = positive(json, "heads");
+  config.layer.hidden = positive(json, "hidden");
+  config.layer.norm = from_name(json.at("norm").get<std::string>(), {NormPlace::pre, NormPlace::post});
+  config.layer.activation = from_name(json.at("activation").get<std::string>(), {Activation::relu, Activation::gelu});
+  config.layer.dropout = json.at("dropout").get<double>();
+  config.layer.attention_dropout = json.at("attention_dropout").get<double>();
+  config.encoder_layers = positive(json, "encoder_layers");
+  config.decoder_layers = positive(json, "decoder_layers");
+  config.positions =
+      from_name(json.at("positions").get<std::string>(), {PositionKind::sinusoidal, PositionKind::learned});
+  config.max_length = positive(json, "max_length");
+  return config;
+}
+
+}  // namespace
+
+nlohmann::json model_json(const Model& model) {
+  const Seq2SeqConfig& config = model.config;
+  return {{"format", "regard sequence-to-sequence 1"},
+          {"name", model.name},
+          {"words", model.words},
+          {"source_symbols", model.source.own_symbols()},
+          {"target_symbols", model.target.own_symbols()},
+          {"config",
+           {{"model_dim", config.layer.model_dim},
+            {"heads", config.layer.heads},
+            {"hidden", config.layer.hidden},
+            {"norm", name_of(config.layer.norm)},
+            {"activation", name_of(config.layer.activation)},
+            {"dropout", config.layer.dropout},
+            {"attention_dropout", config.layer.attention_dropout},
+            {"encoder_layers", config.encoder_layers},
+            {"decoder_layers", config.decoder_layers},
+            {"positions", name_of(config.positions)},
+            {"max_length", config.max_length}}}};
+}
+
+Model model_from_json(const nlohmann::json& json, const std::string& path) {
+  try {
+    Model model;
+    model.name = json.at("name").get<std::string>();
+    model.words = json.at("words").get<bool>();
+    model.source = Vocabulary(json.at("source_symbols").get<std::vector<std::string>>());
+    model.target = Vocabulary(json.at("target_symbols").get<std::vector<std::string>>());
+    model.config = config_from(json.at("config"));
+    model.make_network(0);
+    return model;
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a model description (" + error.what() + ")");
+  } catch (const ArgumentError& error) {
+    throw FileError(path + ": not a model description (" + error.what() + ")");
+  }
+}
+
+nlohmann::json read_json(const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception&) {
+    throw FileError(path + ": not valid JSON, or cut off");
+  }
+}
+
+void load_parameters(const TensorFile& file, const std::string& prefix, const Parameters<float>& parameters) {
+  for (Parameter<float>* parameter : parameters) {
+    const std::string name = prefix + parameter->name;
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end()) throw FileError(file.path + ": tensor " + name + " is missing");
+    if (found->second.shape != parameter->value.shape())
+      throw FileError(file.path + ": tensor " + name + " has shape " + shape_text(found->second.shape) +
+                      " but the model needs " + parameter->value.text());
+    parameter->value = to_float(found->second, file.path + ": tensor " + name);
+  }
+}
+
+void refuse_strangers(const TensorFile& file, const Parameters<float>& parameters) {
+  for (const auto& [name, tensor] : file.tensors)
+    if (std::none_of(parameters.begin(), parameters.end(), [&](const auto* p) { return p->name == name; }))
+      throw FileError(file.path + ": tensor " + name + " is none of the model's");
+}
+
+}  // namespace detail
+
+void Model::make_network(std::uint64_t seed) {
+  network = std::make_unique<Seq2Seq<float>>(config, source.size(), target.size(), seed);
+}
+
+std::vector<std::int64_t> Model::source_ids(const std::string& text, std::vector<std::string>* unknown) const {
+  std::vector<std::int64_t> ids;
+  for (const std::string& symbol : source_symbols(text, words)) {
+    ids.push_back(source.id(symbol));
+    if (unknown && ids.back() == Vocabulary::unknown) unknown->push_back(symbol);
+  }
+  return ids;
+}
+
+std::vector<std::string> Model::target_symbols(const std::vector<std::int64_t>& ids) const {
+  std::vector<std::string> symbols;
+  for (std::int64_t id : ids) symbols.push_back(target.symbol(id));
+  return symbols;
+}
+
+void save_model(const Model& model, const std::string& folder, DType dtype) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw FileError(folder + ": can't make this folder (" + failure.message() + ")");
+  TensorFile file;
+  for (const Parameter<float>* parameter : model.network->parameters())
+    file.tensors[parameter->name] = any_tensor(parameter->value, dtype);
+  write_safetensors(folder + "/model.safetensors", file);
+  write_file(folder + "/model.json", detail::model_json(model).dump(1) + "\n");
+}
+
+Model load_model(const std::string& folder) {
+  const std::string path = folder + "/model.json";
+  Model model = detail::model_from_json(detail::read_json(path), path);
+  const TensorFile file = read_safetensors(folder + "/model.safetensors");
+  detail::load_parameters(file, "", model.network->parameters());
+  detail::refuse_strangers(file, model.network->parameters());
+  return model;
+}
+
+std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
+                               const DecodingOptions& options, Index batch) {
+  std::vector<std::size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  std::vector<Hypothesis> answers(sources.size());
+  for (std::size_t at = 0; at < order.size(); at += static_cast<std::size_t>(batch)) {
+    const std::size_t stop = std::min(order.size(), at + static_cast<std::size_t>(batch));
+    std::vector<std::vector<std::int64_t>> part;
+    for (std::size_t i = at; i < stop; ++i) part.push_back(sources[order[i]]);
+    auto found = decode(*model.network, part, options);
+    for (std::size_t i = at; i < stop; ++i) answers[order[i]] = std::move(found[i - at]);
+  }
+  return answers;
+}
+
+ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
+                             const DecodingOptions& options) {
+  std::vector<std::vector<std::int64_t>> sources;
+  for (const Question& question : questions) {
+    sources.emplace_back();
+    for (const std::string& symbol : question.source) sources.back().push_back(model.source.id(symbol));
+  }
+  const auto answers = answer(model, sources, options);
+  ErrorCounts counts;
+  for (std::size_t i = 0; i < questions.size(); ++i)
+    count_errors(model.target_symbols(answers[i].symbols), questions[i].references, counts);
+  return counts;
+}
+
+namespace {
+
+// [1, heads, q, k] without the batch axis.
+AttentionMap map_of(AttentionKind kind, std::size_t layer, HeadWeights<float>&& seen) {
+  AttentionMap map;
+  map.kind = kind;
+  map.layer = static_cast<Index>(layer);
+  map.weights = std::move(seen.weights);
+  map.weights.reshape({map.weights.size(1), map.weights.size(2), map.weights.size(3)});
+  map.entropy = std::move(seen.entropy);
+  map.entropy.reshape({map.entropy.size(1), map.entropy.size(2)});
+  return map;
+}
+
+Tensor<std::uint8_t> lower_triangle(Index length) {
+  Tensor<std::uint8_t> visible({length, length});
+  causal().fill({0, 0, 0, length, 0, length, 0}, visible.data(), length);
+  return visible;
+}
+
+}  // namespace
+
+Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output) {
+  Trace trace;
+  trace.model = model.name;
+  trace.source = source_symbols(text, model.words);
+  std::vector<std::int64_t> input{Vocabulary::begin}, produced = output;
+  input.insert(input.end(), output.begin(), output.end());
+  produced.push_back(Vocabulary::end);
+  trace.target = model.target_symbols(input);
+  trace.produced = model.target_symbols(produced);
+
+  Tape<float> tape;
+  SeenAttention<float> seen;
+  const auto source = padded_ids({model.source_ids(text)});
+  const auto memory = model.network->encode(tape, source, &seen);
+  model.network->decode(tape, memory, source, padded_ids({input}), &seen);
+  for (std::size_t layer = 0; layer < seen.encoder.size(); ++layer)
+    trace.maps.push_back(map_of(AttentionKind::encoder, layer, std::move(seen.encoder[layer])));
+  for (std::size_t layer = 0; layer < seen.decoder.size(); ++layer) {
+    trace.maps.push_back(map_of(AttentionKind::decoder, layer, std::move(seen.decoder[layer])));
+    trace.maps.back().visible = lower_triangle(static_cast<Index>(input.size()));
+  }
+  for (std::size_t layer = 0; layer < seen.cross.size(); ++layer)
+    trace.maps.push_back(map_of(AttentionKind::cross, layer, std::move(seen.cross[layer])));
+  return trace;
+}
+
+}  // namespace regard

@@ -1,0 +1,250 @@
+#include "regard/training.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "model/model_json.h"
+#include "regard/error.h"
+#include "regard/file.h"
+#include "regard/loss.h"
+#include "regard/safetensors.h"
+
+namespace regard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// FNV-1a over all examples: tells one data set from another.
+std::string digest(const Dataset& data) {
+  std::uint64_t hash = 14695981039346656037u;
+  const auto feed = [&](const std::string& text) {
+    for (unsigned char byte : text + '\n') hash = (hash ^ byte) * 1099511628211u;
+  };
+  for (const Example& example : data.examples) {
+    feed(example.text);
+    for (const std::string& symbol : example.target) feed(symbol);
+  }
+  return std::to_string(hash);
+}
+
+std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
+  std::vector<Encoded> all;
+  for (const Example& example : data.examples) all.push_back(encode(example, model.source, model.target));
+  return all;
+}
+
+Model fresh_model(const Seq2SeqConfig& sizes, const Dataset& train, bool words, std::string name, std::uint64_t seed) {
+  std::vector<std::string> source, target;
+  for (const Example& example : train.examples) {
+    source.insert(source.end(), example.source.begin(), example.source.end());
+    target.insert(target.end(), example.target.begin(), example.target.end());
+  }
+  Model model;
+  model.name = std::move(name);
+  model.words = words;
+  model.source = Vocabulary(source);
+  model.target = Vocabulary(target);
+  model.config = sizes;
+  model.make_network(seed);
+  return model;
+}
+
+nlohmann::json config_json(const TrainingConfig& config) {
+  return {{"epochs", config.epochs},
+          {"batch", config.batch},
+          {"schedule", static_cast<int>(config.schedule.kind)},
+          {"peak", config.schedule.peak},
+          {"warmup", config.schedule.warmup},
+          {"beta1", config.adamw.beta1},
+          {"beta2", config.adamw.beta2},
+          {"epsilon", config.adamw.epsilon},
+          {"weight_decay", config.adamw.weight_decay},
+          {"smoothing", config.smoothing},
+          {"clip", config.clip},
+          {"seed", config.seed},
+          {"dtype", dtype_name(config.dtype)}};
+}
+
+TrainingConfig config_from(const nlohmann::json& json) {
+  TrainingConfig config;
+  config.epochs = json.at("epochs");
+  config.batch = json.at("batch");
+  config.schedule.kind = static_cast<ScheduleKind>(json.at("schedule").get<int>());
+  config.schedule.peak = json.at("peak");
+  config.schedule.warmup = json.at("warmup");
+  config.adamw.beta1 = json.at("beta1");
+  config.adamw.beta2 = json.at("beta2");
+  config.adamw.epsilon = json.at("epsilon");
+  config.adamw.weight_decay = json.at("weight_decay");
+  config.smoothing = json.at("smoothing");
+  config.clip = json.at("clip");
+  config.seed = json.at("seed");
+  config.dtype = dtype_from_name(json.at("dtype"));
+  return config;
+}
+
+}  // namespace
+
+Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, const Dataset& train,
+                 const Dataset& dev)
+    : folder_(std::move(folder)),
+      config_(config),
+      model_(std::move(model)),
+      train_(encode_all(train, model_)),
+      dev_(encode_all(dev, model_)),
+      questions_(group_references(dev)),
+      optimizer_(model_.network->parameters(), config.adamw),
+      data_digest_(digest(train) + "/" + digest(dev)) {
+  if (config.batch < 1 || config.epochs < 1)
+    throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) + " and " +
+                        std::to_string(config.batch));
+  const Index batches = (static_cast<Index>(train_.size()) + config.batch - 1) / config.batch;
+  config_.schedule.total = batches * config.epochs;
+}
+
+Trainer::Trainer(std::string folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
+                 const Dataset& dev, bool words, std::string name)
+    : Trainer(std::move(folder), config, fresh_model(sizes, train, words, std::move(name), config.seed), train, dev) {}
+
+Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset& dev) {
+  const std::string path = folder + "/training.json";
+  const auto json = detail::read_json(path);
+  try {
+    Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train, dev);
+    if (json.at("data") != trainer.data_digest_)
+      throw FileError(folder + ": this run was trained on other data; give the same files as before");
+    trainer.epoch_ = json.at("epoch");
+    trainer.next_batch_ = json.at("next_batch");
+    trainer.loss_sum_ = json.at("loss_sum");
+    trainer.loss_tokens_ = json.at("loss_tokens");
+    trainer.best_rate_ = json.at("best_rate");
+    trainer.optimizer_.steps = json.at("steps");
+    trainer.load_state();
+    return trainer;
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + error.what() + ")");
+  }
+}
+
+double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t step) {
+  std::vector<const Encoded*> examples;
+  for (Index i : indices) examples.push_back(&train_[static_cast<std::size_t>(i)]);
+  const Batch batch = make_batch(examples);
+  Tape<float> tape(true, config_.seed * 0x2545F4914F6CDD1Du + step);
+  const auto memory = model_.network->encode(tape, batch.source);
+  const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);
+  Tensor<float> gradient;
+  const Loss loss = cross_entropy(logits->value, batch.target, Vocabulary::pad, config_.smoothing, &gradient);
+  tape.backward(logits, std::move(gradient));
+  const double norm = clip_gradients(optimizer_.parameters(), config_.clip);
+  if (!std::isfinite(loss.sum) || !std::isfinite(norm))
+    throw Error("training: the loss is no longer finite after " + std::to_string(step) +
+                " steps; the last checkpoint is whole, try a smaller learning rate");
+  optimizer_.step(config_.schedule.at(optimizer_.steps + 1));
+  loss_sum_ += loss.sum;
+  loss_tokens_ += static_cast<double>(loss.tokens);
+  return loss.mean();
+}
+
+// Returns false when asked to stop on the way.
+bool Trainer::train_epoch(const TrainingObserver& observer) {
+  const auto batches = plan_batches(train_, config_.batch, config_.seed, static_cast<std::uint64_t>(epoch_));
+  for (; next_batch_ < static_cast<Index>(batches.size());) {
+    if (observer.stop && observer.stop->load()) return false;
+    const auto start = Clock::now();
+    const auto& indices = batches[static_cast<std::size_t>(next_batch_)];
+    train_batch(indices, static_cast<std::uint64_t>(optimizer_.steps));
+    ++next_batch_;
+    run_seconds_ += seconds_since(start);
+    run_examples_ += static_cast<Index>(indices.size());
+    if (observer.progress)
+      observer.progress({epoch_ + 1, config_.epochs, next_batch_, static_cast<Index>(batches.size()), run_examples_,
+                         run_seconds_, loss_sum_ / loss_tokens_});
+  }
+  return true;
+}
+
+EpochReport Trainer::evaluate() {
+  EpochReport report;
+  report.epoch = epoch_ + 1;
+  report.epochs = config_.epochs;
+  report.train_loss = loss_sum_ / loss_tokens_;
+  Loss total;
+  for (const auto& indices : plan_batches(dev_, config_.batch, 0, 0)) {
+    std::vector<const Encoded*> examples;
+    for (Index i : indices) examples.push_back(&dev_[static_cast<std::size_t>(i)]);
+    const Batch batch = make_batch(examples);
+    Tape<float> tape;
+    const auto memory = model_.network->encode(tape, batch.source);
+    const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);
+    const Loss loss = cross_entropy<float>(logits->value, batch.target, Vocabulary::pad, 0.0, nullptr);
+    total.sum += loss.sum;
+    total.tokens += loss.tokens;
+  }
+  report.dev_loss = total.mean();
+  report.dev = evaluate_answers(model_, questions_, {});
+  report.best = report.dev.symbol_error_rate() < best_rate_;
+  return report;
+}
+
+void Trainer::run(const TrainingObserver& observer, Index stop_after) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  if (failure) throw FileError(folder_ + ": can't make this folder (" + failure.message() + ")");
+  const Index last = stop_after > 0 ? std::min(config_.epochs, epoch_ + stop_after) : config_.epochs;
+  while (epoch_ < last) {
+    const auto start = Clock::now();
+    if (!train_epoch(observer)) return save_state();
+    EpochReport report = evaluate();
+    if (report.best) {
+      best_rate_ = report.dev.symbol_error_rate();
+      save_model(model_, folder_, config_.dtype);
+    }
+    ++epoch_;
+    next_batch_ = 0;
+    loss_sum_ = loss_tokens_ = 0;
+    save_state();
+    report.seconds = seconds_since(start);
+    if (observer.epoch) observer.epoch(report);
+  }
+}
+
+// The description goes last: it names the step its tensors belong to.
+void Trainer::save_state() const {
+  TensorFile file;
+  const auto& parameters = optimizer_.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    file.tensors["value." + parameters[i]->name] = any_tensor(parameters[i]->value);
+    file.tensors["first." + parameters[i]->name] = any_tensor(optimizer_.first_moments[i]);
+    file.tensors["second." + parameters[i]->name] = any_tensor(optimizer_.second_moments[i]);
+  }
+  file.metadata["steps"] = std::to_string(optimizer_.steps);
+  write_safetensors(folder_ + "/training.safetensors", file);
+  const nlohmann::json json{{"model", detail::model_json(model_)},
+                            {"training", config_json(config_)},
+                            {"data", data_digest_},
+                            {"epoch", epoch_},
+                            {"next_batch", next_batch_},
+                            {"loss_sum", loss_sum_},
+                            {"loss_tokens", loss_tokens_},
+                            {"best_rate", best_rate_},
+                            {"steps", optimizer_.steps}};
+  write_file(folder_ + "/training.json", json.dump(1) + "\n");
+}
+
+void Trainer::load_state() {
+  const TensorFile file = read_safetensors(folder_ + "/training.safetensors");
+  const auto steps = file.metadata.find("steps");
+  if (steps == file.metadata.end() || steps->second != std::to_string(optimizer_.steps))
+    throw FileError(file.path + ": does not belong to training.json beside it");
+  const auto& parameters = optimizer_.parameters();
+  detail::load_parameters(file, "value.", parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    optimizer_.first_moments[i] = to_float(file.at("first." + parameters[i]->name), file.path);
+    optimizer_.second_moments[i] = to_float(file.at("second." + parameters[i]->name), file.path);
+  }
+}
+
+}  // namespace regard
