@@ -1,0 +1,168 @@
+#include "regard/trace.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "regard/error.h"
+#include "regard/file.h"
+#include "regard/safetensors.h"
+
+namespace regard {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int format_version = 1;
+
+struct KindNames {
+  AttentionKind kind;
+  const char* name;
+  const char* title;
+};
+constexpr KindNames kinds[] = {{AttentionKind::encoder, "encoder", "encoder self-attention"},
+                               {AttentionKind::decoder, "decoder", "decoder self-attention"},
+                               {AttentionKind::cross, "cross", "cross-attention"}};
+
+const KindNames& names_of(AttentionKind kind) {
+  for (const KindNames& names : kinds)
+    if (names.kind == kind) return names;
+  throw ArgumentError("AttentionKind: no such kind: " + std::to_string(static_cast<int>(kind)));
+}
+
+std::string map_name(const AttentionMap& map) {
+  return std::string(kind_name(map.kind)) + "." + std::to_string(map.layer);
+}
+
+// What a view relies on; the same rule for what is saved and what is loaded.
+void check_map(const Trace& trace, const AttentionMap& map, const std::string& path) {
+  const std::string where = path + ": map " + map_name(map);
+  if (map.layer < 0) throw FileError(where + ": negative layer");
+  if (map.weights.rank() != 3)
+    throw FileError(where + ": weights are " + map.weights.text() + ", need [heads,q_len,kv_len]");
+  const Shape weights = map.weights.shape();
+  const Shape labels{static_cast<Index>(trace.query_labels(map.kind).size()),
+                     static_cast<Index>(trace.key_labels(map.kind).size())};
+  if (labels != Shape{weights[1], weights[2]})
+    throw FileError(where + ": weights " + map.weights.text() + " for " + std::to_string(labels[0]) +
+                    " query labels and " + std::to_string(labels[1]) + " key labels");
+  if (!map.entropy.empty() && map.entropy.shape() != Shape{weights[0], weights[1]})
+    throw FileError(where + ": entropy is " + map.entropy.text() + ", weights are " + map.weights.text());
+  if (!map.visible.empty() && map.visible.shape() != Shape{weights[1], weights[2]})
+    throw FileError(where + ": visible is " + map.visible.text() + ", weights are " + map.weights.text());
+}
+
+void check_trace(const Trace& trace, const std::string& path) {
+  if (!trace.produced.empty() && trace.produced.size() != trace.target.size())
+    throw FileError(path + ": " + std::to_string(trace.produced.size()) + " produced symbols for " +
+                    std::to_string(trace.target.size()) + " target symbols");
+  std::set<std::string> seen;
+  for (const AttentionMap& map : trace.maps) {
+    check_map(trace, map, path);
+    if (!seen.insert(map_name(map)).second) throw FileError(path + ": map " + map_name(map) + " occurs twice");
+  }
+}
+
+Trace trace_from_json(const Json& json, const std::string& path) {
+  if (!json.is_object() || json.value("format", "") != "regard-trace")
+    throw FileError(path + ": is not a trace (\"format\" must be \"regard-trace\")");
+  if (json.at("version").get<int>() != format_version)
+    throw FileError(path + ": version " + json.at("version").dump() + ", this program reads version 1");
+  Trace trace;
+  json.at("model").get_to(trace.model);
+  json.at("source").get_to(trace.source);
+  json.at("target").get_to(trace.target);
+  json.at("produced").get_to(trace.produced);
+  for (const Json& entry : json.at("maps")) {
+    AttentionMap map;
+    map.kind = kind_from_name(entry.at("kind").get<std::string>());
+    map.layer = entry.at("layer").get<Index>();
+    trace.maps.push_back(std::move(map));
+  }
+  return trace;
+}
+
+Json json_of(const Trace& trace) {
+  Json maps = Json::array();
+  for (const AttentionMap& map : trace.maps) maps.push_back({{"kind", kind_name(map.kind)}, {"layer", map.layer}});
+  return {{"format", "regard-trace"}, {"version", format_version},  {"model", trace.model},   {"source", trace.source},
+          {"target", trace.target},   {"produced", trace.produced}, {"maps", std::move(maps)}};
+}
+
+}  // namespace
+
+const char* kind_title(AttentionKind kind) { return names_of(kind).title; }
+
+const char* kind_name(AttentionKind kind) { return names_of(kind).name; }
+
+AttentionKind kind_from_name(const std::string& name) {
+  for (const KindNames& names : kinds)
+    if (name == names.name) return names.kind;
+  throw ArgumentError("unknown attention kind \"" + name + "\": use encoder, decoder or cross");
+}
+
+const std::vector<std::string>& Trace::query_labels(AttentionKind kind) const {
+  return kind == AttentionKind::encoder ? source : target;
+}
+
+const std::vector<std::string>& Trace::key_labels(AttentionKind kind) const {
+  return kind == AttentionKind::decoder ? target : source;
+}
+
+const AttentionMap* Trace::find(AttentionKind kind, Index layer) const {
+  for (const AttentionMap& map : maps)
+    if (map.kind == kind && map.layer == layer) return &map;
+  return nullptr;
+}
+
+Index Trace::layers(AttentionKind kind) const {
+  Index count = 0;
+  for (const AttentionMap& map : maps)
+    if (map.kind == kind) count = std::max(count, map.layer + 1);
+  return count;
+}
+
+void save_trace(const Trace& trace, const std::string& path) {
+  check_trace(trace, path);
+  TensorFile file;
+  for (const AttentionMap& map : trace.maps) {
+    const std::string name = map_name(map);
+    file.tensors[name + ".weights"] = any_tensor(map.weights);
+    if (!map.entropy.empty()) file.tensors[name + ".entropy"] = any_tensor(map.entropy);
+    if (!map.visible.empty()) file.tensors[name + ".visible"] = any_boolean(map.visible);
+  }
+  write_safetensors(path + ".safetensors", file);
+  // Labels are for people: half a character becomes U+FFFD instead of an error.
+  write_file(path + ".json", json_of(trace).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Trace load_trace(const std::string& path) {
+  const std::string json_path = path + ".json";
+  Trace trace;
+  try {
+    trace = trace_from_json(Json::parse(read_file(json_path)), json_path);
+  } catch (const Json::parse_error& error) {
+    throw FileError(json_path + ": not valid JSON at byte " + std::to_string(error.byte));
+  } catch (const Json::exception&) {
+    throw FileError(json_path + ": an entry of the trace is missing or has the wrong type");
+  } catch (const ArgumentError& error) {
+    throw FileError(json_path + ": " + error.what());
+  }
+  const TensorFile file = read_safetensors(path + ".safetensors");
+  try {
+    for (AttentionMap& map : trace.maps) {
+      const std::string name = map_name(map);
+      map.weights = to_float(file.at(name + ".weights"), name + ".weights");
+      if (file.has(name + ".entropy")) map.entropy = to_float(file.at(name + ".entropy"), name + ".entropy");
+      if (file.has(name + ".visible")) map.visible = to_boolean(file.at(name + ".visible"), name + ".visible");
+    }
+  } catch (const ArgumentError& error) {
+    throw FileError(error.what());
+  }
+  check_trace(trace, path);
+  return trace;
+}
+
+}  // namespace regard

@@ -1,0 +1,166 @@
+#include "regard/trace.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "regard/error.h"
+#include "regard/file.h"
+#include "regard/safetensors.h"
+
+namespace regard {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two letters to three symbols, one head.
+Trace small_trace() {
+  Trace trace;
+  trace.model = "m";
+  trace.source = {"a", "b"};
+  trace.target = {"<s>", "X", "Y"};
+  trace.produced = {"X", "Y", "</s>"};
+  AttentionMap cross;
+  cross.kind = AttentionKind::cross;
+  cross.layer = 1;
+  cross.weights = Tensor<float>({1, 3, 2}, {0.25f, 0.75f, 1, 0, 0.5f, 0.5f});
+  cross.entropy = Tensor<float>({1, 3}, {0.5f, 0, 0.7f});
+  AttentionMap decoder;
+  decoder.kind = AttentionKind::decoder;
+  decoder.weights = Tensor<float>({1, 3, 3}, {1, 0, 0, 0.5f, 0.5f, 0, 0.2f, 0.3f, 0.5f});
+  decoder.visible = Tensor<std::uint8_t>({3, 3}, {1, 0, 0, 1, 1, 0, 1, 1, 1});
+  trace.maps = {cross, decoder};
+  return trace;
+}
+
+class TraceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "regard-trace-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    path_ = (folder_ / "t").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void expect_load_refused(const std::string& part) {
+    try {
+      load_trace(path_);
+      FAIL() << "accepted; expected: " << part;
+    } catch (const FileError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find(path_), std::string::npos) << message;
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    }
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(TraceTest, saved_trace_is_loaded_as_it_was) {
+  const Trace trace = small_trace();
+  save_trace(trace, path_);
+  const Trace back = load_trace(path_);
+  EXPECT_EQ(back.model, trace.model);
+  EXPECT_EQ(back.source, trace.source);
+  EXPECT_EQ(back.target, trace.target);
+  EXPECT_EQ(back.produced, trace.produced);
+  ASSERT_EQ(back.maps.size(), 2u);
+  const AttentionMap* cross = back.find(AttentionKind::cross, 1);
+  ASSERT_TRUE(cross);
+  EXPECT_EQ(cross->weights.shape(), (Shape{1, 3, 2}));
+  EXPECT_EQ(cross->weights[1], 0.75f);
+  EXPECT_EQ(cross->entropy[2], 0.7f);
+  EXPECT_TRUE(cross->visible.empty());
+  EXPECT_EQ(back.find(AttentionKind::decoder, 0)->visible[1], 0);
+}
+
+TEST_F(TraceTest, saving_twice_gives_the_same_bytes) {
+  save_trace(small_trace(), path_);
+  save_trace(small_trace(), path_ + "2");
+  EXPECT_EQ(read_file(path_ + ".json"), read_file(path_ + "2.json"));
+  EXPECT_EQ(read_file(path_ + ".safetensors"), read_file(path_ + "2.safetensors"));
+}
+
+TEST_F(TraceTest, labels_that_are_half_a_character_can_be_saved) {
+  Trace trace = small_trace();
+  trace.source[0] = "\xf0\x9f";
+  save_trace(trace, path_);
+  EXPECT_EQ(load_trace(path_).source[1], "b");
+}
+
+TEST_F(TraceTest, labels_belong_to_the_kind) {
+  const Trace trace = small_trace();
+  EXPECT_EQ(trace.query_labels(AttentionKind::encoder), trace.source);
+  EXPECT_EQ(trace.key_labels(AttentionKind::encoder), trace.source);
+  EXPECT_EQ(trace.query_labels(AttentionKind::decoder), trace.target);
+  EXPECT_EQ(trace.key_labels(AttentionKind::decoder), trace.target);
+  EXPECT_EQ(trace.query_labels(AttentionKind::cross), trace.target);
+  EXPECT_EQ(trace.key_labels(AttentionKind::cross), trace.source);
+}
+
+TEST_F(TraceTest, absent_maps_are_null_and_count_nothing) {
+  const Trace trace = small_trace();
+  EXPECT_EQ(trace.find(AttentionKind::encoder, 0), nullptr);
+  EXPECT_EQ(trace.find(AttentionKind::cross, 0), nullptr);
+  EXPECT_EQ(trace.layers(AttentionKind::encoder), 0);
+  EXPECT_EQ(trace.layers(AttentionKind::decoder), 1);
+  EXPECT_EQ(trace.layers(AttentionKind::cross), 2);
+}
+
+TEST_F(TraceTest, kinds_have_names_and_titles) {
+  EXPECT_STREQ(kind_title(AttentionKind::encoder), "encoder self-attention");
+  EXPECT_STREQ(kind_title(AttentionKind::decoder), "decoder self-attention");
+  EXPECT_STREQ(kind_title(AttentionKind::cross), "cross-attention");
+  for (AttentionKind kind : {AttentionKind::encoder, AttentionKind::decoder, AttentionKind::cross})
+    EXPECT_EQ(kind_from_name(kind_name(kind)), kind);
+  EXPECT_THROW(kind_from_name("self"), ArgumentError);
+}
+
+TEST_F(TraceTest, map_that_contradicts_its_labels_is_not_saved) {
+  Trace trace = small_trace();
+  trace.source.push_back("c");
+  EXPECT_THROW(save_trace(trace, path_), FileError);
+  trace = small_trace();
+  trace.maps.push_back(trace.maps[0]);
+  EXPECT_THROW(save_trace(trace, path_), FileError);
+  trace = small_trace();
+  trace.maps[1].visible = Tensor<std::uint8_t>({2, 2});
+  EXPECT_THROW(save_trace(trace, path_), FileError);
+  trace = small_trace();
+  trace.produced.pop_back();
+  EXPECT_THROW(save_trace(trace, path_), FileError);
+  EXPECT_FALSE(fs::exists(path_ + ".json"));
+}
+
+TEST_F(TraceTest, bad_files_give_one_clear_line) {
+  expect_load_refused("can't be opened");
+  write_file(path_ + ".json", "{");
+  expect_load_refused("not valid JSON");
+  write_file(path_ + ".json", "[]");
+  expect_load_refused("not a trace");
+  write_file(path_ + ".json", R"({"format":"regard-trace","version":2})");
+  expect_load_refused("version 2");
+  write_file(path_ + ".json", R"({"format":"regard-trace","version":1,"model":3})");
+  expect_load_refused("wrong type");
+  write_file(path_ + ".json",
+             R"({"format":"regard-trace","version":1,"model":"","source":[],"target":[],"produced":[],)"
+             R"("maps":[{"kind":"x","layer":0}]})");
+  expect_load_refused("unknown attention kind");
+}
+
+TEST_F(TraceTest, tensor_that_is_missing_or_has_the_wrong_shape_is_named) {
+  save_trace(small_trace(), path_);
+  TensorFile file = read_safetensors(path_ + ".safetensors");
+  const AnyTensor weights = file.at("cross.1.weights");
+  file.tensors.erase("cross.1.weights");
+  write_safetensors(path_ + ".safetensors", file);
+  expect_load_refused("cross.1.weights");
+  file.tensors["cross.1.weights"] = weights;
+  file.tensors["cross.1.weights"].shape = {1, 2, 3};
+  write_safetensors(path_ + ".safetensors", file);
+  expect_load_refused("[1,2,3]");
+}
+
+}  // namespace
+}  // namespace regard
