@@ -1,0 +1,261 @@
+// regard attend: the operator on files.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "commands.h"
+#include "regard/attend.h"
+#include "regard/safetensors.h"
+
+namespace regard::cli {
+namespace {
+
+struct Arguments {
+  std::string in, out;
+  bool causal = false;
+  std::string align = "bottom-right";
+  std::string window;  // "L,R", empty: open on both sides
+  std::optional<double> scale;
+  std::optional<double> softcap;
+  std::string dtype;  // empty: that of q
+  bool lse = false, weights = false, grad = false;
+};
+
+const std::vector<std::string> known_names{"q", "k", "v", "bias", "mask", "sink", "kv_lengths", "dout", "dlse"};
+
+// What the file holds, in the type to compute in; what is absent stays empty,
+// with `has` telling it from a tensor of size 0.
+template <class T>
+struct Inputs {
+  Tensor<T> q, k, v, bias, sink, dout, dlse;
+  Tensor<std::uint8_t> mask;
+  Tensor<Index> kv_lengths;
+  bool has_bias = false, has_mask = false, has_sink = false, has_kv_lengths = false, has_dlse = false;
+};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void check_names(const TensorFile& file) {
+  for (const auto& [name, tensor] : file.tensors)
+    if (std::find(known_names.begin(), known_names.end(), name) == known_names.end())
+      throw ArgumentError(file.path + " holds a tensor '" + name + "' that attend does not know; it reads " +
+                          joined(known_names));
+}
+
+void check_rank(const TensorFile& file, const std::string& name, std::size_t rank, const std::string& axes) {
+  const AnyTensor& tensor = file.at(name);
+  if (tensor.shape.size() != rank)
+    throw ArgumentError(file.path + ": " + name + " has shape " + shape_text(tensor.shape) + " but needs " +
+                        std::to_string(rank) + (rank == 1 ? " dimension " : " dimensions ") + axes);
+}
+
+// --dtype, or the type of q.
+DType compute_type(const Arguments& arguments, const TensorFile& file) {
+  if (!arguments.dtype.empty()) return arguments.dtype == "f64" ? DType::f64 : DType::f32;
+  const DType found = file.at("q").dtype;
+  if (found != DType::f64 && found != DType::f32)
+    throw ArgumentError(file.path + ": q is " + dtype_name(found) +
+                        ", and attend computes in F64 (reference) and F32 only: give --dtype f32 or --dtype f64 to "
+                        "widen the inputs");
+  return found;
+}
+
+// `narrow`: float32 was asked for by name, so float64 numbers may be rounded to it.
+template <class T>
+Tensor<T> numbers(const TensorFile& file, const std::string& name, bool narrow) {
+  const AnyTensor& tensor = file.at(name);
+  const std::string what = file.path + ": " + name;
+  if constexpr (std::is_same_v<T, double>) {
+    return to_double(tensor, what);
+  } else {
+    if (!narrow || tensor.dtype != DType::f64) return to_float(tensor, what);
+    const auto wide = to_double(tensor, what);
+    auto rounded = Tensor<float>::uninitialised(wide.shape());
+    for (Index i = 0; i < wide.count(); ++i) rounded[i] = static_cast<float>(wide[i]);
+    return rounded;
+  }
+}
+
+template <class T>
+Inputs<T> read_inputs(const TensorFile& file, const Arguments& arguments) {
+  const bool narrow = !arguments.dtype.empty();
+  const auto read = [&](const char* name, std::size_t rank, const char* axes) {
+    check_rank(file, name, rank, axes);
+    return numbers<T>(file, name, narrow);
+  };
+  Inputs<T> in;
+  in.q = read("q", 4, "[batch,q_heads,q_len,head_dim]");
+  in.k = read("k", 4, "[batch,kv_heads,kv_len,head_dim]");
+  in.v = read("v", 4, "[batch,kv_heads,kv_len,value_dim]");
+  if ((in.has_bias = file.has("bias"))) in.bias = read("bias", 4, "that broadcast to [batch,q_heads,q_len,kv_len]");
+  if ((in.has_sink = file.has("sink"))) in.sink = read("sink", 1, "[q_heads]");
+  if ((in.has_mask = file.has("mask"))) in.mask = to_boolean(file.at("mask"), file.path + ": mask");
+  if ((in.has_kv_lengths = file.has("kv_lengths"))) {
+    check_rank(file, "kv_lengths", 1, "[batch]");
+    in.kv_lengths = to_int64(file.at("kv_lengths"), file.path + ": kv_lengths");
+  }
+  if (!arguments.grad) return in;
+  in.dout = read("dout", 4, "[batch,q_heads,q_len,value_dim]");
+  if ((in.has_dlse = file.has("dlse"))) in.dlse = read("dlse", 3, "[batch,q_heads,q_len]");
+  return in;
+}
+
+Index whole_number(const std::string& text, const std::string& window) {
+  Index number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < -1)
+    throw UsageError("--window needs L,R with whole numbers from -1 (open) up, such as 255,0; got '" + window + "'");
+  return number;
+}
+
+Mask window_from(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  const std::string right = comma == std::string::npos ? "" : text.substr(comma + 1);
+  return window(whole_number(text.substr(0, comma), text), whole_number(right, text));
+}
+
+Mask boolean_from(const Tensor<std::uint8_t>& allowed, const std::string& path) {
+  switch (allowed.rank()) {
+    case 2: return boolean(allowed.view<2>());
+    case 3: return boolean(allowed.view<3>());
+    case 4: return boolean(allowed.view<4>());
+    default:
+      throw ArgumentError(path + ": mask has shape " + allowed.text() +
+                          " but needs 2 dimensions [q_len,kv_len], 3 [batch,q_len,kv_len] or 4 "
+                          "[batch,q_heads,q_len,kv_len]");
+  }
+}
+
+template <class T>
+BasicAttendOptions<T> options_from(const Arguments& arguments, const Inputs<T>& in) {
+  BasicAttendOptions<T> options;
+  if (in.has_mask) options.mask = boolean_from(in.mask, arguments.in);
+  if (arguments.causal) options.mask = options.mask & causal();
+  if (!arguments.window.empty()) options.mask = options.mask & window_from(arguments.window);
+  if (arguments.softcap) options.score = softcap(*arguments.softcap);
+  if (in.has_bias) options.bias = in.bias.template view<4>();
+  if (arguments.scale) options.scale = static_cast<T>(*arguments.scale);
+  if (arguments.align == "top-left") options.q_start = top_left();
+  options.kv_lengths = in.kv_lengths.values();
+  options.sink = in.sink.values();
+  options.observe = {.lse = arguments.lse || arguments.grad, .weights = arguments.weights};
+  return options;
+}
+
+// An empty span means "none" to the operator, so a tensor of size 0 that was
+// given must fit here.
+template <class T>
+void check_counts(const Arguments& arguments, const Inputs<T>& in) {
+  const auto check = [&](bool given, const char* name, Index count, const char* axis, Index wanted) {
+    if (given && count != wanted)
+      throw ArgumentError(fmt::format("{}: {} has {} entries but {} is {} (q {})", arguments.in, name, count, axis,
+                                      wanted, in.q.text()));
+  };
+  check(in.has_sink, "sink", in.sink.count(), "q_heads", in.q.size(1));
+  check(in.has_kv_lengths, "kv_lengths", in.kv_lengths.count(), "batch", in.q.size(0));
+}
+
+BasicAttendResult<float> forward(const Inputs<float>& in, const AttendOptions& options) {
+  return attend(in.q, in.k, in.v, options);
+}
+BasicAttendResult<double> forward(const Inputs<double>& in, const reference::Options& options) {
+  return reference::attend(in.q, in.k, in.v, options);
+}
+
+AttendGradients backward(const Inputs<float>& in, const AttendForward& before, const AttendOptions& options) {
+  return attend_backward(in.dout, in.q, in.k, in.v, before, options,
+                         in.has_dlse ? in.dlse.view<3>() : View<const float, 3>{});
+}
+reference::Gradients backward(const Inputs<double>& in, const reference::Forward& before,
+                              const reference::Options& options) {
+  return reference::attend_backward(in.dout, in.q, in.k, in.v, before, options,
+                                    in.has_dlse ? in.dlse.view<3>() : View<const double, 3>{});
+}
+
+template <class T>
+TensorFile compute(const TensorFile& file, const Arguments& arguments) {
+  const Inputs<T> in = read_inputs<T>(file, arguments);
+  check_counts(arguments, in);
+  const auto options = options_from(arguments, in);
+  const auto result = forward(in, options);
+  TensorFile written;
+  written.tensors["out"] = any_tensor(result.out);
+  if (arguments.lse) written.tensors["lse"] = any_tensor(result.lse);
+  if (arguments.weights) written.tensors["weights"] = any_tensor(result.weights);
+  if (!arguments.grad) return written;
+  const auto gradients = backward(in, {result.out.template view<4>(), result.lse.template view<3>()}, options);
+  written.tensors["dq"] = any_tensor(gradients.dq);
+  written.tensors["dk"] = any_tensor(gradients.dk);
+  written.tensors["dv"] = any_tensor(gradients.dv);
+  if (in.has_bias) written.tensors["dbias"] = any_tensor(gradients.dbias);
+  if (in.has_sink) written.tensors["dsink"] = any_tensor(gradients.dsink);
+  return written;
+}
+
+void run(const Arguments& arguments) {
+  if (!arguments.window.empty()) window_from(arguments.window);
+  if (arguments.scale && !std::isfinite(*arguments.scale)) throw UsageError("--scale must be a finite number");
+  const TensorFile file = read_safetensors(arguments.in);
+  check_names(file);
+  if (arguments.grad && !file.has("dout"))
+    throw UsageError("--grad needs a tensor dout, the gradient of out, and " + arguments.in + " has none");
+  const TensorFile written =
+      compute_type(arguments, file) == DType::f64 ? compute<double>(file, arguments) : compute<float>(file, arguments);
+  write_safetensors(arguments.out, written);
+  for (const auto& [name, tensor] : written.tensors)
+    fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
+}
+
+// CLI11's own list check would call the half types misspelt.
+std::string check_dtype(const std::string& name) {
+  if (name == "f64" || name == "f32") return "";
+  if (name == "bf16" || name == "f16")
+    return "--dtype " + name + " is not available yet in this version: use f32, or f64 (the reference)";
+  return "--dtype '" + name + "' is unknown: use f32, or f64 (the reference)";
+}
+
+}  // namespace
+
+void add_attend(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("attend", "Run the attention operator on a safetensors file");
+  const auto arguments = std::make_shared<Arguments>();
+  command
+      .add_option("IN", arguments->in,
+                  "safetensors file with q, k, v (4-D) and, where wanted, bias, mask (BOOL, true = may attend), sink, "
+                  "kv_lengths, dout, dlse")
+      ->required();
+  command.add_option("-o,--out", arguments->out, "safetensors file to write")->required()->type_name("OUT");
+  command.add_flag("--causal", arguments->causal, "A query sees keys up to its own position");
+  command.add_option("--align", arguments->align, "Where query 0 stands: bottom-right (default) or top-left")
+      ->check(CLI::IsMember({"bottom-right", "top-left"}))
+      ->type_name("CORNER");
+  command.add_option("--window", arguments->window, "See L keys before and R keys after the own position; -1 = open")
+      ->type_name("L,R");
+  command.add_option("--scale", arguments->scale, "Factor on q.k (default 1/sqrt(head_dim))")->type_name("X");
+  command.add_option("--softcap", arguments->softcap, "Scores become C * tanh(score / C)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("C");
+  command.add_option("--dtype", arguments->dtype, "f64 (the reference) or f32; default: the dtype of q")
+      ->check(check_dtype)
+      ->type_name("TYPE");
+  command.add_flag("--lse", arguments->lse, "Write lse, the log-sum-exp of every row, too");
+  command.add_flag("--weights", arguments->weights, "Write weights [batch,q_heads,q_len,kv_len] too");
+  command.add_flag("--grad", arguments->grad, "Write dq, dk, dv, dbias, dsink for the given dout (and dlse)");
+  add_threads_option(command);
+  set_example(command, "  regard attend in.safetensors -o out.safetensors --causal --window 255,0 --lse");
+  command.callback([arguments] { run(*arguments); });
+}
+
+}  // namespace regard::cli

@@ -1,0 +1,103 @@
+// regard: the command line. Exit code 0 = done, 1 = it could not be done (a bad
+// file, shapes that disagree), 2 = wrong use.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "commands.h"
+#include "regard/cpu.h"
+#include "regard/threads.h"
+
+namespace regard::cli {
+
+void add_threads_option(CLI::App& command) {
+  command
+      .add_option_function<int>(
+          "--threads", [](const int& count) { set_threads(count); },
+          "Threads to use (default: REGARD_THREADS, else every core of this process)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+}
+
+void set_example(CLI::App& command, const std::string& lines) { command.footer("Example:\n" + lines); }
+
+namespace {
+
+constexpr int runtime_error = 1, usage_error = 2;
+
+void add_commands(CLI::App& program) {
+  add_view(program);
+  add_run(program);
+  add_train(program);
+  add_eval(program);
+  add_attend(program);
+  add_onnx(program);
+  add_info(program);
+}
+
+// The command being run, "" while none is known.
+std::string command_of(const CLI::App& program) {
+  const auto commands = program.get_subcommands();
+  return commands.empty() ? "" : commands.front()->get_name();
+}
+
+// One line on stderr that begins with the command. The library's messages begin
+// with the call they are about; where that is the command's own name, it is said once.
+int report(const std::string& command, std::string message, int code) {
+  if (message.starts_with(command + ": ")) message.erase(0, command.size() + 2);
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  const std::string name = command.empty() ? "regard" : "regard " + command;
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), message.c_str());
+  return code;
+}
+
+int report_usage(const std::string& command, const std::string& message) {
+  const std::string help = command.empty() ? "regard --help" : "regard " + command + " --help";
+  return report(command, message + " (see `" + help + "`)", usage_error);
+}
+
+int run(CLI::App& program, int count, char** arguments) {
+  try {
+    program.parse(count, arguments);
+    if (!program.get_subcommands().empty()) return 0;
+    std::fputs(program.help().c_str(), stdout);
+    return usage_error;
+  } catch (const CLI::Success& success) {  // --help and --version
+    return program.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report_usage(command_of(program), error.what());
+  } catch (const UsageError& error) {
+    return report_usage(command_of(program), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(command_of(program), "not enough memory: use smaller inputs or ask for fewer outputs", runtime_error);
+  } catch (const std::exception& error) {
+    return report(command_of(program), error.what(), runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace regard::cli
+
+int main(int count, char** arguments) {
+  CLI::App program{"Regard: attention you can look into, at full speed", "regard"};
+  program.set_version_flag("--version", std::string("regard ") + regard::version());
+  program.require_subcommand(0, 1);
+  regard::cli::add_commands(program);
+  regard::cli::set_example(program,
+                           "  regard view phonemes\n"
+                           "  regard COMMAND --help");
+  const int code = regard::cli::run(program, count, arguments);
+  // A full disk or a closed pipe shows only when the last output is flushed.
+  if (std::fflush(stdout) != 0 && code == 0) {
+    std::fprintf(stderr, "regard: can't write to the standard output: %s\n",
+                 std::generic_category().message(errno).c_str());
+    return 1;
+  }
+  return code;
+}

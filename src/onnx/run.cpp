@@ -1,0 +1,14 @@
+#include "onnx/names.h"
+#include "regard/onnx.h"
+
+namespace regard::onnx {
+
+std::vector<std::string> operators() { return {"Attention"}; }
+
+Tensors run(const Node& node, const Tensors& inputs) {
+  if (!contains(operators(), node.op))
+    throw ArgumentError("operator '" + node.op + "' is unknown; this version has " + joined(operators()));
+  return attention(inputs, attention_attributes(node.attributes, node.opset), node.opset, node.outputs);
+}
+
+}  // namespace regard::onnx
