@@ -14,10 +14,8 @@ using detail::row_count;
 // Writes n = (x - mean) / sqrt(variance + epsilon); returns 1 / sqrt(...).
 template <class T>
 T normalise(const T* x, Index width, double epsilon, T* normed) {
-  T sum = 0, squares = 0;
-  for (Index j = 0; j < width; ++j) sum += x[j];
-  const T mean = sum / static_cast<T>(width);
-  for (Index j = 0; j < width; ++j) squares += (x[j] - mean) * (x[j] - mean);
+  const T mean = detail::blocked_sum<T>(width, [&](Index j) { return x[j]; }) / static_cast<T>(width);
+  const T squares = detail::blocked_sum<T>(width, [&](Index j) { return (x[j] - mean) * (x[j] - mean); });
   const T inverse = T{1} / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(epsilon));
   for (Index j = 0; j < width; ++j) normed[j] = (x[j] - mean) * inverse;
   return inverse;
@@ -27,15 +25,12 @@ T normalise(const T* x, Index width, double epsilon, T* normed) {
 template <class T>
 void backward_row(const T* dy, const T* normed, const Tensor<T>& gain, T inverse, detail::GradientSlot<T> dx) {
   const Index width = gain.count();
-  T sum = 0, moment = 0;
+  const T* weight = gain.data();
+  const T mean = detail::blocked_sum<T>(width, [&](Index j) { return dy[j] * weight[j]; }) / static_cast<T>(width);
+  const T mean_moment =
+      detail::blocked_sum<T>(width, [&](Index j) { return dy[j] * weight[j] * normed[j]; }) / static_cast<T>(width);
   for (Index j = 0; j < width; ++j) {
-    const T g = dy[j] * gain[j];
-    sum += g;
-    moment += g * normed[j];
-  }
-  const T mean = sum / static_cast<T>(width), mean_moment = moment / static_cast<T>(width);
-  for (Index j = 0; j < width; ++j) {
-    const T value = inverse * (dy[j] * gain[j] - mean - normed[j] * mean_moment);
+    const T value = inverse * (dy[j] * weight[j] - mean - normed[j] * mean_moment);
     dx.data[j] = dx.add ? dx.data[j] + value : value;
   }
 }

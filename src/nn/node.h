@@ -38,6 +38,18 @@ inline Shape with_last(Shape shape, Index last) {
 // thread's while.
 constexpr Index element_grain = 32768;
 
+// Sum of f(0) ... f(count - 1) in eight interleaved partial sums: a fixed order
+// that compilers can turn into vectors.
+template <class T, class F>
+T blocked_sum(Index count, F f) {
+  T sums[8] = {};
+  Index i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (Index lane = 0; lane < 8; ++lane) sums[lane] += f(i + lane);
+  for (; i < count; ++i) sums[i % 8] += f(i);
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
 template <class F>
 void parallel_rows(Index rows, Index width, F work) {
   parallel_ranges(rows, std::max<Index>(1, element_grain / std::max<Index>(1, width)), work);

@@ -45,12 +45,12 @@ template <class T>
 double clip_gradients(const Parameters<T>& parameters, double largest) {
   double squares = 0;
   for (const Parameter<T>* parameter : parameters) {
-    // Partial sums keep the loop vectorisable and the order fixed.
+    const T* gradient = parameter->gradient.data();
+    // Pieces keep the float sums short.
     for (Index begin = 0; begin < parameter->gradient.count(); begin += 1024) {
-      const Index end = std::min(begin + 1024, parameter->gradient.count());
-      T sums[8] = {};
-      for (Index i = begin; i < end; ++i) sums[i % 8] += parameter->gradient[i] * parameter->gradient[i];
-      for (T sum : sums) squares += static_cast<double>(sum);
+      const Index count = std::min<Index>(1024, parameter->gradient.count() - begin);
+      squares += static_cast<double>(
+          detail::blocked_sum<T>(count, [&](Index i) { return gradient[begin + i] * gradient[begin + i]; }));
     }
   }
   const double norm = std::sqrt(squares);
