@@ -40,6 +40,9 @@ Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k,
 Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
 Tiling backward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
 
+// Scratch floats of one thread's forward block.
+Index forward_workspace(const Call& call);
+
 // A tile's place: rows of one query head against keys of its key head.
 struct Spot {
   Index b, h, row, rows, key, keys;

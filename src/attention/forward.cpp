@@ -33,8 +33,6 @@ class ForwardBlock {
     finish(out);
   }
 
-  static Index workspace_floats(const Call& call);
-
  private:
   Spot spot(Index chunk_row, Index rows, Index key, Index keys) const {
     return {b_, h_, row_ + chunk_row, rows, key, keys};
@@ -61,20 +59,9 @@ class ForwardBlock {
   bool values_finite_ = true;
 };
 
-Index ForwardBlock::workspace_floats(const Call& call) {
-  const auto& [key_block, chunk_rows, query_block] = call.tiling;
-  const Index depth = call.sizes.head_dim, values = kernels::padded(call.sizes.value_dim, call.kernels.column_tile);
-  const Index stride = call.tile_stride(), padded_rows = kernels::padded(query_block, call.kernels.row_tile);
-  Index total = 0;
-  for (Index part : {padded_rows * depth, stride * depth, key_block * values, chunk_rows * stride, chunk_rows * stride,
-                     query_block * values, chunk_rows * stride})
-    total += Workspace::aligned(part);
-  return total;
-}
-
 void ForwardBlock::carve() {
   Workspace& workspace = Workspace::of_this_thread();
-  workspace.begin(workspace_floats(call_));
+  workspace.begin(forward_workspace(call_));
   const auto& [key_block, chunk_rows, query_block] = call_.tiling;
   const Index stride = call_.tile_stride();
   out_stride_ = kernels::padded(call_.sizes.value_dim, kernels_.column_tile);
@@ -206,6 +193,17 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
 }
 
 }  // namespace
+
+Index forward_workspace(const Call& call) {
+  const auto& [key_block, chunk_rows, query_block] = call.tiling;
+  const Index depth = call.sizes.head_dim, values = kernels::padded(call.sizes.value_dim, call.kernels.column_tile);
+  const Index stride = call.tile_stride(), padded_rows = kernels::padded(query_block, call.kernels.row_tile);
+  Index total = 0;
+  for (Index part : {padded_rows * depth, stride * depth, key_block * values, chunk_rows * stride, chunk_rows * stride,
+                     query_block * values, chunk_rows * stride})
+    total += Workspace::aligned(part);
+  return total;
+}
 
 AttendResult run_forward(Call& call, View<float, 4> out) {
   const Sizes& sizes = call.sizes;
