@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "commands.h"
 #include "regard/attend.h"
+#include "regard/plan.h"
 #include "regard/safetensors.h"
 
 namespace regard::cli {
@@ -26,7 +28,7 @@ struct Arguments {
   std::optional<double> scale;
   std::optional<double> softcap;
   std::string dtype;  // empty: that of q
-  bool lse = false, weights = false, grad = false;
+  bool lse = false, weights = false, grad = false, explain = false;
 };
 
 const std::vector<std::string> known_names{"q", "k", "v", "bias", "mask", "sink", "kv_lengths", "dout", "dlse"};
@@ -184,13 +186,23 @@ reference::Gradients backward(const Inputs<double>& in, const reference::Forward
                                     in.has_dlse ? in.dlse.view<3>() : View<const double, 3>{});
 }
 
+std::string plan_text(const Inputs<float>& in, const AttendOptions& options) {
+  return explain(plan_attend(in.q, in.k, in.v, options));
+}
+std::string plan_text(const Inputs<double>&, const reference::Options&) {
+  return "kernel      the reference: plain loops in double precision, no tiles\n";
+}
+
+// With --explain the plan comes first on stdout; without an OUT it is all.
 template <class T>
 TensorFile compute(const TensorFile& file, const Arguments& arguments) {
   const Inputs<T> in = read_inputs<T>(file, arguments);
   check_counts(arguments, in);
   const auto options = options_from(arguments, in);
-  const auto result = forward(in, options);
+  if (arguments.explain) fmt::print("{}", plan_text(in, options));
   TensorFile written;
+  if (arguments.out.empty()) return written;
+  const auto result = forward(in, options);
   written.tensors["out"] = any_tensor(result.out);
   if (arguments.lse) written.tensors["lse"] = any_tensor(result.lse);
   if (arguments.weights) written.tensors["weights"] = any_tensor(result.weights);
@@ -205,6 +217,8 @@ TensorFile compute(const TensorFile& file, const Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
+  if (arguments.out.empty() && !arguments.explain)
+    throw UsageError("--out is required: name the safetensors file to write with -o OUT.safetensors");
   if (!arguments.window.empty()) window_from(arguments.window);
   if (arguments.scale && !std::isfinite(*arguments.scale)) throw UsageError("--scale must be a finite number");
   const TensorFile file = read_safetensors(arguments.in);
@@ -213,7 +227,7 @@ void run(const Arguments& arguments) {
     throw UsageError("--grad needs a tensor dout, the gradient of out, and " + arguments.in + " has none");
   const TensorFile written =
       compute_type(arguments, file) == DType::f64 ? compute<double>(file, arguments) : compute<float>(file, arguments);
-  write_safetensors(arguments.out, written);
+  if (!arguments.out.empty()) write_safetensors(arguments.out, written);
   for (const auto& [name, tensor] : written.tensors)
     fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
 }
@@ -222,8 +236,14 @@ void run(const Arguments& arguments) {
 std::string check_dtype(const std::string& name) {
   if (name == "f64" || name == "f32") return "";
   if (name == "bf16" || name == "f16")
-    return "--dtype " + name + " is not available yet in this version: use f32, or f64 (the reference)";
-  return "--dtype '" + name + "' is unknown: use f32, or f64 (the reference)";
+    return name + " is not available in this version: use f32, or f64 (the reference)";
+  return "'" + name + "' is unknown: use f32, or f64 (the reference)";
+}
+
+std::string check_softcap(const std::string& text) {
+  double cap = 0;
+  return CLI::detail::lexical_cast(text, cap) && cap > 0 && std::isfinite(cap) ? ""
+                                                                               : "needs a number above 0, got " + text;
 }
 
 }  // namespace
@@ -236,7 +256,8 @@ void add_attend(CLI::App& program) {
                   "safetensors file with q, k, v (4-D) and, where wanted, bias, mask (BOOL, true = may attend), sink, "
                   "kv_lengths, dout, dlse")
       ->required();
-  command.add_option("-o,--out", arguments->out, "safetensors file to write")->required()->type_name("OUT");
+  command.add_option("-o,--out", arguments->out, "safetensors file to write; only --explain does without")
+      ->type_name("OUT");
   command.add_flag("--causal", arguments->causal, "A query sees keys up to its own position");
   command.add_option("--align", arguments->align, "Where query 0 stands: bottom-right (default) or top-left")
       ->check(CLI::IsMember({"bottom-right", "top-left"}))
@@ -245,7 +266,7 @@ void add_attend(CLI::App& program) {
       ->type_name("L,R");
   command.add_option("--scale", arguments->scale, "Factor on q.k (default 1/sqrt(head_dim))")->type_name("X");
   command.add_option("--softcap", arguments->softcap, "Scores become C * tanh(score / C)")
-      ->check(CLI::PositiveNumber)
+      ->check(check_softcap)
       ->type_name("C");
   command.add_option("--dtype", arguments->dtype, "f64 (the reference) or f32; default: the dtype of q")
       ->check(check_dtype)
@@ -253,6 +274,7 @@ void add_attend(CLI::App& program) {
   command.add_flag("--lse", arguments->lse, "Write lse, the log-sum-exp of every row, too");
   command.add_flag("--weights", arguments->weights, "Write weights [batch,q_heads,q_len,kv_len] too");
   command.add_flag("--grad", arguments->grad, "Write dq, dk, dv, dbias, dsink for the given dout (and dlse)");
+  command.add_flag("--explain", arguments->explain, "Print what the kernels will do: tiles, coverage, threads, memory");
   add_threads_option(command);
   set_example(command, "  regard attend in.safetensors -o out.safetensors --causal --window 255,0 --lse");
   command.callback([arguments] { run(*arguments); });

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "commands.h"
 #include "regard/cpu.h"
@@ -24,7 +25,7 @@ void add_threads_option(CLI::App& command) {
       ->type_name("N");
 }
 
-void set_example(CLI::App& command, const std::string& lines) { command.footer("Example:\n" + lines); }
+void set_example(CLI::App& command, const std::string& lines) { command.footer("Example:\n" + lines + "\n"); }
 
 namespace {
 
@@ -62,16 +63,27 @@ int report_usage(const std::string& command, const std::string& message) {
   return report(command, message + " (see `" + help + "`)", usage_error);
 }
 
+// CLI11 reports a missing argument before a misspelt flag, which is often the
+// reason for it: what it could not place is said first.
+std::string parse_message(const CLI::App& program, const CLI::ParseError& error) {
+  const std::vector<std::string> unplaced = program.remaining(true);
+  if (unplaced.empty()) return error.what();
+  const std::string& first = unplaced.front();
+  if (first.starts_with('-')) return "unknown flag '" + first + "'";
+  if (program.get_subcommands().empty()) return "there is no command '" + first + "'";
+  return "one argument too many: '" + first + "'";
+}
+
 int run(CLI::App& program, int count, char** arguments) {
   try {
     program.parse(count, arguments);
     if (!program.get_subcommands().empty()) return 0;
     std::fputs(program.help().c_str(), stdout);
-    return usage_error;
+    return report("", "name a command, such as `regard info`", usage_error);
   } catch (const CLI::Success& success) {  // --help and --version
     return program.exit(success);
   } catch (const CLI::ParseError& error) {
-    return report_usage(command_of(program), error.what());
+    return report_usage(command_of(program), parse_message(program, error));
   } catch (const UsageError& error) {
     return report_usage(command_of(program), error.what());
   } catch (const std::bad_alloc&) {
