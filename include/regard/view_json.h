@@ -1,0 +1,17 @@
+// What a picture shows, as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "regard/heatmap.h"
+
+namespace regard {
+
+// {"maps": [{"title", "name", "caption", "scale", "queries", "keys", "weights",
+// "strongest", "focus"}, ...]}: labels as shown, without indices; weights are
+// rows of numbers with null where the mask hides or the value is not a number.
+std::string heat_maps_json(const std::vector<HeatMap>& maps);
+std::string heat_grid_json(const HeatGrid& grid);
+
+}  // namespace regard

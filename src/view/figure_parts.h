@@ -1,0 +1,50 @@
+// What matrix and grid figures are put together from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "view/scene.h"
+
+namespace regard::figure {
+
+// How one axis is labelled: what is written, how large, which way.
+struct LabelPlan {
+  std::vector<std::string> texts;  // empty: not labelled
+  double size = 8;
+  bool upwards = false;  // key labels turned by 90 degrees
+  double extent = 0;     // room taken away from the cells
+};
+
+// Rows are one under the other `pitch` apart, columns side by side. Labels
+// shrink, turn (columns) and thin out until they can't touch.
+LabelPlan plan_rows(const Typesetter& type, const Axis& axis, double pitch, double font);
+LabelPlan plan_columns(const Typesetter& type, const Axis& axis, double pitch, double font);
+
+// The rectangle of a map's cells.
+struct Panel {
+  double x = 0, y = 0, cell_width = 0, cell_height = 0;
+  bool vectors = true;
+};
+
+void draw_cells(Scene& scene, const HeatMap& map, const Panel& panel);
+// Three digits in every cell; the caller knows that they fit.
+void draw_numbers(Scene& scene, const HeatMap& map, const Panel& panel);
+void draw_row_labels(Scene& scene, const LabelPlan& plan, const Panel& panel);
+void draw_column_labels(Scene& scene, const LabelPlan& plan, const Panel& panel);
+
+// Where text under the pictures may stand.
+struct Strip {
+  double x = 0, y = 0, width = 0;
+};
+
+// Scale bar, ticks, meaning, and what hidden cells look like; returns the y
+// below it.
+double draw_scale(Scene& scene, const Typesetter& type, const HeatMap& map, const Strip& strip, double font);
+// Wrapped lines; returns the y below them.
+double draw_text(Scene& scene, const Typesetter& type, const std::string& text, const Strip& strip, double font);
+
+// The caption and the strongest pairs, for readers who can't see the picture.
+std::string description(const std::string& caption, const std::vector<const HeatMap*>& maps);
+
+}  // namespace regard::figure

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <string_view>
+
+#include "view/scene.h"
+
+namespace regard::figure {
+namespace {
+
+using Description = std::unique_ptr<PangoFontDescription, decltype(&pango_font_description_free)>;
+
+Description describe(const std::string& font, double size, bool bold) {
+  Description description(pango_font_description_new(), pango_font_description_free);
+  pango_font_description_set_family(description.get(), font.c_str());
+  pango_font_description_set_absolute_size(description.get(), size * PANGO_SCALE);
+  if (bold) pango_font_description_set_weight(description.get(), PANGO_WEIGHT_BOLD);
+  return description;
+}
+
+}  // namespace
+
+Typesetter::Typesetter(const std::string& font)
+    : font_(font), context_(pango_font_map_create_context(pango_cairo_font_map_get_default())) {
+  pango_cairo_context_set_resolution(context_.get(), 72);
+  std::unique_ptr<cairo_font_options_t, decltype(&cairo_font_options_destroy)> options(cairo_font_options_create(),
+                                                                                       cairo_font_options_destroy);
+  cairo_font_options_set_hint_style(options.get(), CAIRO_HINT_STYLE_NONE);
+  cairo_font_options_set_hint_metrics(options.get(), CAIRO_HINT_METRICS_OFF);
+  cairo_font_options_set_antialias(options.get(), CAIRO_ANTIALIAS_GRAY);
+  pango_cairo_context_set_font_options(context_.get(), options.get());
+  pango_context_set_round_glyph_positions(context_.get(), FALSE);
+}
+
+std::unique_ptr<PangoLayout, Unref> Typesetter::layout(const std::string& text, double size, bool bold) const {
+  std::unique_ptr<PangoLayout, Unref> layout(pango_layout_new(context_.get()));
+  pango_layout_set_font_description(layout.get(), describe(font_, size, bold).get());
+  pango_layout_set_single_paragraph_mode(layout.get(), TRUE);
+  pango_layout_set_text(layout.get(), text.data(), static_cast<int>(text.size()));
+  return layout;
+}
+
+double Typesetter::width(const std::string& text, double size, bool bold) const {
+  PangoRectangle ink, logical;
+  pango_layout_get_extents(layout(text, size, bold).get(), &ink, &logical);
+  return static_cast<double>(std::max(logical.width, ink.x + ink.width)) / PANGO_SCALE;
+}
+
+std::string Typesetter::family() const {
+  std::unique_ptr<PangoFont, Unref> font(pango_context_load_font(context_.get(), describe(font_, 8, false).get()));
+  if (!font) return font_;
+  Description found(pango_font_describe(font.get()), pango_font_description_free);
+  return pango_font_description_get_family(found.get());
+}
+
+std::vector<std::string> Typesetter::lines(const std::string& text, double size, double room) const {
+  std::vector<std::string> lines;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string word(rest.substr(0, rest.find(' ')));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (!lines.empty() && width(lines.back() + " " + word, size) <= room)
+      lines.back() += " " + word;
+    else
+      lines.push_back(word);
+  }
+  return lines;
+}
+
+}  // namespace regard::figure
