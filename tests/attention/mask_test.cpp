@@ -124,11 +124,12 @@ TEST(plan, causal_blocks_above_the_diagonal_are_skipped) {
   EXPECT_GT(plan.skipped_tiles, plan.tiles * 2 / 5);
 }
 
+struct Mine {
+  static constexpr const char* name = "mine";
+  float operator()(float score, const Position&) const { return score; }
+};
+
 TEST(plan, names_a_users_modifier_and_the_kernel_that_runs_it) {
-  struct Mine {
-    static constexpr const char* name = "mine";
-    float operator()(float score, const Position&) const { return score; }
-  };
   const Tensor<float> x({1, 1, 4, 8});
   const AttendPlan plan = plan_attend(x, x, x, {.score = softcap(5) + ScoreModifiers(Mine{})});
   EXPECT_EQ(plan.score, (std::vector<std::string>{"softcap", "mine"}));
