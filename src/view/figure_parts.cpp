@@ -10,6 +10,7 @@ namespace {
 
 constexpr double smallest_font = 5;
 constexpr double line_height = 1.2;      // of the font size
+constexpr double label_pitch = 1.08;     // of the font size: single lines that don't touch
 constexpr double middle_of_line = 0.36;  // from the baseline up, of the font size
 constexpr Index label_room = 60;         // tokens of an axis that are all labelled
 constexpr double label_gap = 2.5;
@@ -18,7 +19,7 @@ constexpr Colour grid_line{226, 226, 226}, frame{90, 90, 90};
 // Every n-th label such that n cells leave room for one line of text.
 Index thinning(Index count, double pitch, double size) {
   const double length = pitch * static_cast<double>(count);
-  const auto room = static_cast<Index>(std::floor(length / (size * line_height)));
+  const auto room = static_cast<Index>(std::floor(length / (size * label_pitch)));
   // The last labelled cell may be less than n cells wide: labels are centred on
   // their cell, so half a step at each end is enough.
   return label_step(count, std::min(label_room, std::max<Index>(1, room)));
@@ -121,7 +122,7 @@ double draw_hidden_note(Scene& scene, const Strip& strip, double size) {
 
 LabelPlan plan_rows(const Typesetter& type, const Axis& axis, double pitch, double font) {
   LabelPlan plan;
-  plan.size = std::clamp(pitch / line_height, std::min(smallest_font, font), font);
+  plan.size = std::clamp(pitch / label_pitch, std::min(smallest_font, font), font);
   plan.texts = label_texts(axis, thinning(axis.size(), pitch, plan.size));
   plan.extent = widest(type, plan.texts, plan.size) + label_gap;
   return plan;

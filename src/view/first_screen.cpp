@@ -151,7 +151,7 @@ Block keys_part(const Screen& screen) {
 HeatMap head_map(const Screen& screen) {
   const HeatGrid grid = heat_grid(screen.trace, screen.kind, screen.options.map);
   HeatMap map;
-  map.title = "Focus of every head (layers x heads)";
+  map.title = "Focus of every head (layers × heads)";
   std::size_t heads = 0;
   for (const auto& row : grid.rows) heads = std::max(heads, row.size());
   for (std::size_t head = 0; head < heads; ++head) map.keys.texts.push_back(std::to_string(head));
@@ -194,7 +194,7 @@ std::string terminal_first_screen(const Trace& trace, const ScreenOptions& optio
   append(block, terminal::titled_picture(matrix, screen.width, options.depth));
   append(block, terminal::scale_bar(matrix, screen.width, options.depth));
   if (const std::string verdict = sink_verdict(matrix); !verdict.empty())
-    append(block, terminal::wrapped(verdict, screen.width, options.depth));
+    append(block, terminal::wrapped(matrix.name + ": " + verdict, screen.width, options.depth));
   append(block, terminal::wrapped(screen.shown.caption, screen.width, options.depth));
   return terminal::text(block);
 }

@@ -132,7 +132,7 @@ HeatMap pooled(const HeatMap& map, Index factor) {
       small.visible[cell] = 1;
     }
   }
-  small.caption += fmt::format("; each cell shows the largest of {} x {} weights", factor, factor);
+  small.caption += fmt::format("; each cell shows the largest of {} × {} weights", factor, factor);
   return small;
 }
 

@@ -47,7 +47,7 @@ Colour scale_colour(const HeatMap& map, double position) {
 std::vector<std::pair<double, std::string>> scale_ticks(const HeatMap& map) {
   if (map.scale == Scale::lift) {
     const auto times = static_cast<long>(std::exp2(lift_range(map)));
-    return {{0.0, fmt::format("1/{}", times)}, {0.5, "uniform"}, {1.0, fmt::format("{}x", times)}};
+    return {{0.0, fmt::format("≤ 1/{}", times)}, {0.5, "uniform"}, {1.0, fmt::format("≥ {}×", times)}};
   }
   if (map.scale == Scale::logarithmic)
     return {{0.0, "0.0001"}, {0.25, "0.001"}, {0.5, "0.01"}, {0.75, "0.1"}, {1.0, "1"}};
@@ -55,7 +55,7 @@ std::vector<std::pair<double, std::string>> scale_ticks(const HeatMap& map) {
 }
 
 std::string scale_title(const HeatMap& map) {
-  if (map.scale == Scale::lift) return "attention relative to uniform, log2(weight x visible keys); " + map.sums;
+  if (map.scale == Scale::lift) return "attention relative to uniform, log2(weight × visible keys); " + map.sums;
   if (map.scale == Scale::logarithmic) return "attention weight, logarithmic; " + map.sums;
   return "attention weight; " + map.sums;
 }

@@ -123,7 +123,7 @@ std::string caption_of(const Trace& trace, const MapChoice& choice, const HeatMa
   text += kind_title(choice.kind);
   text += fmt::format(", layer {}, ", choice.layer);
   text += choice.head == mean_of_heads ? fmt::format("mean over {} heads", heads) : fmt::format("head {}", choice.head);
-  return text + fmt::format("; attention weights, {} queries x {} keys", map.q_len(), map.kv_len());
+  return text + fmt::format("; attention weights, {} queries × {} keys", map.q_len(), map.kv_len());
 }
 
 std::vector<Index> visible_keys(const HeatMap& map) {
@@ -195,7 +195,7 @@ HeatGrid heat_grid(const Trace& trace, AttentionKind kind, const HeatMapOptions&
   grid.title = kind_title(kind);
   grid.title[0] = static_cast<char>(std::toupper(grid.title[0]));
   grid.caption = (trace.model.empty() ? "" : printable(trace.model) + ", ") + kind_title(kind) +
-                 fmt::format("; attention weights, {} layers (down) x {} heads (across), {} queries x {} keys",
+                 fmt::format("; attention weights, {} layers (down) × {} heads (across), {} queries × {} keys",
                              grid.rows.size(), grid.rows[0].size(), first.q_len(), first.kv_len());
   return grid;
 }

@@ -161,7 +161,7 @@ Block dense_cells(const HeatMap& whole, int width, ColourDepth depth) {
     half_row(block.back(), map, query, depth);
   }
   if (factor > 1)
-    for (const Line& line : wrapped(fmt::format("each cell: the largest of {0} x {0} weights", factor), width, depth))
+    for (const Line& line : wrapped(fmt::format("each cell: the largest of {0} × {0} weights", factor), width, depth))
       block.push_back(line);
   return block;
 }
@@ -171,10 +171,10 @@ std::string tick_line(const HeatMap& map, int bar) {
   const auto ticks = scale_ticks(map);
   for (std::size_t i = 0; i < ticks.size(); ++i) {
     // Ends are flush with the bar, the rest centred; a tick without room is left out.
-    const int size = static_cast<int>(ticks[i].second.size());
+    const int size = text_columns(ticks[i].second);
     int at = static_cast<int>(std::lround(ticks[i].first * bar)) - size / 2;
     at = std::clamp(at, 0, std::max(0, bar - size));
-    const int used = static_cast<int>(line.size());
+    const int used = text_columns(line);
     if (used > 0 && at <= used) continue;
     line += std::string(static_cast<std::size_t>(at - used), ' ') + ticks[i].second;
   }
