@@ -31,6 +31,13 @@ namespace {
 
 constexpr int runtime_error = 1, usage_error = 2;
 
+// `--causal=3` is a mistake, not a way to say --causal.
+void refuse_values_of_flags(CLI::App& program) {
+  for (CLI::App* command : program.get_subcommands({}))
+    for (CLI::Option* option : command->get_options())
+      if (option->get_expected_max() == 0) option->disable_flag_override();
+}
+
 void add_commands(CLI::App& program) {
   add_view(program);
   add_run(program);
@@ -39,6 +46,7 @@ void add_commands(CLI::App& program) {
   add_attend(program);
   add_onnx(program);
   add_info(program);
+  refuse_values_of_flags(program);
 }
 
 // The command being run, "" while none is known.

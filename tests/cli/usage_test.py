@@ -1,0 +1,96 @@
+"""The command line as a whole: exit codes, help, and one-line errors."""
+import json
+import os
+import subprocess
+import unittest
+
+from regard import Case
+
+
+class Usage(Case):
+    def test_without_a_command_the_help_is_printed_and_the_code_is_2(self):
+        run = self.regard()
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("attend", run.stdout)
+        self.assertEqual(run.stderr.count("\n"), 1)
+
+    def test_version_is_one_line(self):
+        self.assertRegex(self.works("--version"), r"^regard \d+\.\d+\.\d+\n$")
+
+    def test_every_command_has_help_with_an_example(self):
+        for command in ["attend", "onnx", "info"]:
+            text = self.works(command, "--help")
+            self.assertIn("Example:", text)
+            self.assertIn(f"regard {command} ", text)
+
+    def test_wrong_use_is_code_2_and_one_line(self):
+        for arguments, says in [
+            (["--foo"], ["--foo"]),
+            (["attend"], ["IN"]),
+            (["attend", "a"], ["--out"]),
+            (["attend", "a", "-o"], ["--out"]),
+            (["attend", "a", "b", "-o", "c"], ["'b'"]),
+            (["attend", "--caussal", "a", "-o", "b"], ["--caussal"]),
+            (["attend", "a", "-o", "b", "--causal=3"], ["--causal"]),
+            (["attend", "a", "-o", "b", "--align", "left"], ["left", "bottom-right", "top-left"]),
+            (["attend", "a", "-o", "b", "--window", "3"], ["L,R", "'3'"]),
+            (["attend", "a", "-o", "b", "--window", "3,x"], ["L,R"]),
+            (["attend", "a", "-o", "b", "--window", "-2,0"], ["-1"]),
+            (["attend", "a", "-o", "b", "--scale", "big"], ["big"]),
+            (["attend", "a", "-o", "b", "--scale", "nan"], ["--scale"]),
+            (["attend", "a", "-o", "b", "--softcap", "0"], ["--softcap"]),
+            (["attend", "a", "-o", "b", "--threads", "0"], ["--threads"]),
+            (["attend", "a", "-o", "b", "--dtype", "bf16"], ["bf16", "f32", "f64"]),
+            (["attend", "a", "-o", "b", "--dtype", "f16"], ["f16", "f32", "f64"]),
+            (["attend", "a", "-o", "b", "--dtype", "int"], ["int", "f32", "f64"]),
+            (["onnx", "Attention", "a", "-o", "b"], ["--opset"]),
+            (["onnx", "Atention", "a", "-o", "b", "--opset", "23"], ["Atention", "Attention"]),
+            (["onnx", "Attention", "a", "-o", "b", "--opset", "22"], ["22", "23"]),
+            (["info", "--xml"], ["--xml"]),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.fails(2, *arguments, says=says)
+
+    def test_unknown_command_is_named(self):
+        run = self.regard("atend")
+        self.assertEqual(run.returncode, 2)
+        self.assertEqual(run.stderr, "regard: there is no command 'atend' (see `regard --help`)\n")
+
+    def test_full_disk_behind_the_standard_output_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full here")
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([os.environ["REGARD"], "info"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stderr.count("\n"), 1)
+
+
+class Info(Case):
+    def test_text_names_what_runs(self):
+        text = self.works("info")
+        for words in ["regard", "cpu", "instruction sets", "in use", "threads", "caches", "Highway", "oneDNN"]:
+            self.assertIn(words, text)
+
+    def test_json_holds_the_same(self):
+        info = json.loads(self.works("info", "--json"))
+        self.assertIn(info["instruction_sets"]["in_use"], info["instruction_sets"]["available"])
+        self.assertEqual(info["instruction_sets"]["available"][-1], "portable")
+        for name in ["Highway", "oneDNN", "Pango", "Cairo", "utf8proc", "CLI11", "fmt", "nlohmann-json"]:
+            self.assertRegex(info["dependencies"][name], r"^\d+\.\d+")
+
+    def test_threads_and_instruction_set_can_be_forced(self):
+        self.assertEqual(json.loads(self.works("info", "--json", "--threads", 3))["threads"]["count"], 3)
+        run = self.regard("info", "--json", REGARD_CPU="portable", REGARD_THREADS="2")
+        info = json.loads(run.stdout)
+        self.assertEqual(info["instruction_sets"]["in_use"], "portable")
+        self.assertEqual(info["threads"]["count"], 2)
+
+    def test_unknown_instruction_set_is_an_error_that_lists_them(self):
+        run = self.regard("info", REGARD_CPU="AVX9000")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("portable", run.stderr)
+        self.assertEqual(run.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
