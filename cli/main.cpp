@@ -75,7 +75,10 @@ int report_usage(const std::string& command, const std::string& message) {
 // reason for it: what it could not place is said first.
 std::string parse_message(const CLI::App& program, const CLI::ParseError& error) {
   const std::vector<std::string> unplaced = program.remaining(true);
-  if (unplaced.empty()) return error.what();
+  const std::string message = error.what();
+  const std::size_t override = message.find(" was given a disallowed flag override");
+  if (override != std::string::npos) return "--" + message.substr(0, override) + " takes no value";
+  if (unplaced.empty()) return message;
   const std::string& first = unplaced.front();
   if (first.starts_with('-')) return "unknown flag '" + first + "'";
   if (program.get_subcommands().empty()) return "there is no command '" + first + "'";
