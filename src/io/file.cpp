@@ -54,10 +54,13 @@ void write_in_place(const std::string& path, std::string_view bytes) {
   if (const int reason = write_all(file.number(), bytes)) throw system_error(path, "can't be written", reason);
 }
 
-// 0, or the reason it failed; the caller removes what is left.
-int write_new(const std::string& path, std::string_view bytes, mode_t mode) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+// 0, or the reason it failed; the caller removes what is left. `old` is the file
+// to be replaced, or null.
+int write_new(const std::string& path, std::string_view bytes, const struct stat* old) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.number() < 0) return errno;
+  // Not through open: the process's mask would take rights away.
+  if (old && ::fchmod(file.number(), old->st_mode & 0777) != 0) return errno;
   if (const int reason = write_all(file.number(), bytes)) return reason;
   if (::fsync(file.number()) != 0) return errno;
   return file.close_now() != 0 ? errno : 0;
@@ -117,7 +120,7 @@ void write_file(const std::string& path, std::string_view bytes) {
   if (exists && !S_ISREG(facts.st_mode)) return write_in_place(path, bytes);
   const std::string real = exists ? behind_links(path) : path;
   const std::string temporary = temporary_name(real);
-  int reason = write_new(temporary, bytes, exists ? facts.st_mode & 0777 : 0666);
+  int reason = write_new(temporary, bytes, exists ? &facts : nullptr);
   if (!reason && ::rename(temporary.c_str(), real.c_str()) != 0) reason = errno;
   if (reason) {
     // EEXIST means that the file is somebody else's.

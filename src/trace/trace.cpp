@@ -16,6 +16,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int format_version = 1;
+// More than any model has: views count up to the last layer.
+constexpr Index layer_limit = 100'000;
 
 struct KindNames {
   AttentionKind kind;
@@ -39,7 +41,7 @@ std::string map_name(const AttentionMap& map) {
 // What a view relies on; the same rule for what is saved and what is loaded.
 void check_map(const Trace& trace, const AttentionMap& map, const std::string& path) {
   const std::string where = path + ": map " + map_name(map);
-  if (map.layer < 0) throw FileError(where + ": negative layer");
+  if (map.layer < 0 || map.layer >= layer_limit) throw FileError(where + ": layers are 0 to 99999");
   if (map.weights.rank() != 3)
     throw FileError(where + ": weights are " + map.weights.text() + ", need [heads,q_len,kv_len]");
   const Shape weights = map.weights.shape();

@@ -127,6 +127,11 @@ TEST_F(TraceTest, map_that_contradicts_its_labels_is_not_saved) {
   trace = small_trace();
   trace.maps[1].visible = Tensor<std::uint8_t>({2, 2});
   EXPECT_THROW(save_trace(trace, path_), FileError);
+  for (Index layer : {Index{-1}, Index{1} << 62}) {
+    trace = small_trace();
+    trace.maps[0].layer = layer;
+    EXPECT_THROW(save_trace(trace, path_), FileError);
+  }
   trace = small_trace();
   trace.produced.pop_back();
   EXPECT_THROW(save_trace(trace, path_), FileError);
