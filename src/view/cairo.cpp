@@ -159,7 +159,8 @@ std::string picture_png(const Picture& picture) { return png_bytes(pixels_of(pic
 
 std::string to_png(const Scene& scene, double dpi) {
   const double scale = dpi / 72;
-  const double width = std::ceil(scene.width * scale), height = std::ceil(scene.height * scale);
+  // A hundred-millionth of a pixel too much is rounding, not a column of its own.
+  const double width = std::ceil(scene.width * scale - 1e-6), height = std::ceil(scene.height * scale - 1e-6);
   constexpr double cairo_limit = 32767;
   if (width > cairo_limit || height > cairo_limit)
     throw ArgumentError(

@@ -71,27 +71,34 @@ double fit_cell_height(const Layout& layout, const HeatMap& map) {
   return std::clamp(layout.panel.cell_width, std::min(12 / rows, tallest), tallest);
 }
 
-// Labels decide the margin, the margin decides the cells, and cells decide the
-// labels' size: twice round is enough, as labels only shrink.
-void fit_panels(Layout& layout, Scene& scene, const HeatMap& map, const Typesetter& type, double font) {
-  const double head_room = 2 * font * 1.4;
-  const auto cells_across = static_cast<double>(layout.across * map.kv_len());
+// The room left of the panels: axis title, layer names (grids), row labels.
+double left_margin(const Layout& layout, double labels, double font) {
+  return margin + font * 1.4 * (layout.across * layout.down > 1 ? 2 : 1) + labels;
+}
+
+void fit_cells(Layout& layout, const HeatMap& map, double scene_width) {
   const double gaps = static_cast<double>(layout.across - 1) * layout.gap;
-  double row_font = font;
-  layout.panel.cell_height = font * 1.2;
-  for (int round = 0; round < 2; ++round) {
-    layout.rows = figure::plan_rows(type, map.queries, layout.panel.cell_height, row_font);
-    layout.left = margin + font * 1.4 + (layout.across * layout.down > 1 ? font * 1.4 : 0) + layout.rows.extent;
-    const double room = std::max(scene.width - layout.left - margin - gaps, narrowest_plot);
-    layout.panel.cell_width = std::min(room / cells_across, widest_cell);
-    layout.panel.cell_height = fit_cell_height(layout, map);
-  }
+  const double room = std::max(scene_width - layout.left - margin - gaps, narrowest_plot);
+  layout.panel.cell_width = std::min(room / static_cast<double>(layout.across * map.kv_len()), widest_cell);
+  layout.panel.cell_height = fit_cell_height(layout, map);
+}
+
+// Labels decide the margin, the margin decides the cells, and cells decide the
+// labels. First with the widest margin there can be; labels that fit its small
+// cells also fit the larger ones that their own margin leaves.
+void fit_panels(Layout& layout, Scene& scene, const HeatMap& map, const Typesetter& type, double font) {
+  const bool grid = layout.across * layout.down > 1;
+  layout.left = left_margin(layout, figure::widest_label(type, map.queries, font), font);
+  fit_cells(layout, map, scene.width);
   layout.rows = figure::plan_rows(type, map.queries, layout.panel.cell_height, font);
+  layout.left = left_margin(layout, layout.rows.extent, font);
+  fit_cells(layout, map, scene.width);
   layout.columns = figure::plan_columns(type, map.keys, layout.panel.cell_width, font);
-  const double plot = layout.panel.cell_width * cells_across + gaps;
+  const double plot = layout.panel.cell_width * static_cast<double>(layout.across * map.kv_len()) +
+                      static_cast<double>(layout.across - 1) * layout.gap;
   scene.width = std::max(scene.width, layout.left + plot + margin);
   layout.left += (scene.width - layout.left - plot - margin) / 2;
-  layout.top = margin + head_room + layout.columns.extent + (layout.across * layout.down > 1 ? font * 1.3 : 0);
+  layout.top = margin + 2.8 * font + layout.columns.extent + (grid ? font * 1.3 : 0);
 }
 
 Panel panel_at(const Layout& layout, const HeatMap& map, Index row, Index column) {
@@ -124,9 +131,9 @@ void draw_titles(Scene& scene, const Layout& layout, const std::string& title, c
                   .text = map.keys.title,
                   .size = axis_font,
                   .anchor = Anchor::middle});
-  // Beside a short plot the title may reach over its ends, never over the edge.
+  // Beside a short plot the title reaches down over its end, not up into other text.
   const double half = type.width(map.queries.title, axis_font) / 2;
-  const double middle = std::max((layout.top + bottom) / 2, margin + half);
+  const double middle = std::max((layout.top + bottom) / 2, layout.top - layout.columns.extent + half);
   const double beside = layout.left - layout.rows.extent - (layout.across * layout.down > 1 ? font * 1.4 : 0);
   scene.add(Label{.x = beside - font * 0.5,
                   .y = middle,

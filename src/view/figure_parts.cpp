@@ -128,6 +128,12 @@ LabelPlan plan_rows(const Typesetter& type, const Axis& axis, double pitch, doub
   return plan;
 }
 
+double widest_label(const Typesetter& type, const Axis& axis, double font) {
+  double most = 0;
+  for (Index i = 0; i < axis.size(); ++i) most = std::max(most, type.width(axis.indexed(i), font));
+  return most + label_gap;
+}
+
 LabelPlan plan_columns(const Typesetter& type, const Axis& axis, double pitch, double font) {
   LabelPlan plan;
   if (axis.size() <= label_room) {

@@ -21,6 +21,9 @@ struct LabelPlan {
 LabelPlan plan_rows(const Typesetter& type, const Axis& axis, double pitch, double font);
 LabelPlan plan_columns(const Typesetter& type, const Axis& axis, double pitch, double font);
 
+// The most room that row labels can take, at full size and with their indices.
+double widest_label(const Typesetter& type, const Axis& axis, double font);
+
 // The rectangle of a map's cells.
 struct Panel {
   double x = 0, y = 0, cell_width = 0, cell_height = 0;

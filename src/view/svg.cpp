@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "view/scene.h"
@@ -56,13 +57,28 @@ std::string element(const Stroke& stroke) {
                      number(stroke.x2), number(stroke.y2), hex(stroke.colour), number(stroke.width));
 }
 
+// Some viewers smooth every image: with several pixels a cell only the cells'
+// borders can blur.
+Picture enlarged(const Picture& picture) {
+  const int factor = std::clamp(1200 / std::max(picture.columns, picture.rows), 1, 12);
+  Picture large = picture;
+  large.columns *= factor;
+  large.rows *= factor;
+  large.pixels.clear();
+  for (int row = 0; row < large.rows; ++row)
+    for (int column = 0; column < large.columns; ++column)
+      large.pixels.push_back(
+          picture.pixels[static_cast<std::size_t>(row / factor * picture.columns + column / factor)]);
+  return large;
+}
+
 // Viewers know one or another of the three names for "don't smooth".
 std::string element(const Picture& picture) {
   return fmt::format(R"(<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" )"
                      R"(style="image-rendering:optimizeSpeed;image-rendering:crisp-edges;image-rendering:pixelated" )"
                      R"(xlink:href="data:image/png;base64,{}"/>)",
                      number(picture.x), number(picture.y), number(picture.width), number(picture.height),
-                     base64(picture_png(picture)));
+                     base64(picture_png(enlarged(picture))));
 }
 
 std::string element(const Label& label) {
