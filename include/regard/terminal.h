@@ -40,7 +40,7 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const TerminalO
 std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& options = {});
 
 struct ScreenOptions {
-  int width = 80;
+  int width = 80;  // at least 48 are used
   ColourDepth depth = ColourDepth::none;
   // Defaults: cross-attention where the trace has it, else decoder, else encoder.
   std::optional<AttentionKind> kind = {};

@@ -20,6 +20,8 @@ AttentionKind default_kind(const Trace& trace) {
   throw ArgumentError("first screen: the trace holds no attention");
 }
 
+constexpr int narrowest = 48;  // the table of keys
+
 struct Screen {
   const Trace& trace;
   const ScreenOptions& options;
@@ -41,7 +43,7 @@ Index strongest_head(const std::vector<HeatMap>& heads, Index query, Index key) 
 Index default_query(AttentionKind kind, Index q_len) { return kind == AttentionKind::decoder ? q_len - 1 : 0; }
 
 Screen make_screen(const Trace& trace, const ScreenOptions& options) {
-  Screen screen{.trace = trace, .options = options, .width = std::max(options.width, 40)};
+  Screen screen{.trace = trace, .options = options, .width = std::max(options.width, narrowest)};
   screen.kind = options.kind.value_or(default_kind(trace));
   screen.layer = options.layer.value_or(trace.layers(screen.kind) - 1);
   screen.shown = heat_map(trace, {screen.kind, screen.layer, options.head.value_or(mean_of_heads)}, options.map);
@@ -127,11 +129,11 @@ Block keys_part(const Screen& screen) {
   int wide = 5;
   for (const Pair& pair : top)
     wide = std::max(wide, text_columns(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)]));
-  wide = std::min(wide, 20);
+  wide = std::min(wide, screen.width >= 80 ? 20 : 8);
   const ColourDepth depth = screen.options.depth;
   Block block;
   block.emplace_back(depth);
-  block.back().bold("Strongest keys (" + screen.shown.title + ")");
+  block.back().bold(cut_text("Strongest keys (" + screen.shown.title + ")", screen.width));
   block.emplace_back(depth);
   block.back().dim("rank " + fit_text("token", wide) + " position  weight  most from");
   int rank = 0;
