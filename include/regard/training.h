@@ -26,6 +26,7 @@ struct TrainingProgress {
   Index epoch = 0, epochs = 0;  // epoch counts from 1
   Index batch = 0, batches = 0;
   Index examples = 0;           // done in this run
+  Index run_batches = 0;        // the same in batches
   double seconds = 0;           // of training in this run
   double loss = 0;              // mean over the epoch so far, nats a symbol
 };
@@ -57,6 +58,10 @@ class Trainer {
   // none, or when the data is not what it was trained on.
   static Trainer resume(std::string folder, const Dataset& train, const Dataset& dev);
 
+  // Whether the run in `folder` splits sources into words: how its data must be
+  // read before resume.
+  static bool splits_words(const std::string& folder);
+
   // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
   // all). A run in pieces ends with the same bytes as one in a single piece, at
   // an equal number of threads and any interruption. Throws Error when the
@@ -87,7 +92,7 @@ class Trainer {
   Index next_batch_ = 0;      // within the epoch under way
   double loss_sum_ = 0, loss_tokens_ = 0;  // of the epoch under way
   double best_rate_ = 2.0;
-  Index run_examples_ = 0;    // of this process, for speed
+  Index run_examples_ = 0, run_batches_ = 0;  // of this process, for speed
   double run_seconds_ = 0;
 };
 

@@ -128,6 +128,16 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
   }
 }
 
+bool Trainer::splits_words(const std::string& folder) {
+  const std::string path = folder + "/training.json";
+  const auto json = detail::read_json(path);
+  try {
+    return json.at("model").at("words").get<bool>();
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + error.what() + ")");
+  }
+}
+
 double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t step) {
   std::vector<const Encoded*> examples;
   for (Index i : indices) examples.push_back(&train_[static_cast<std::size_t>(i)]);
@@ -159,9 +169,10 @@ bool Trainer::train_epoch(const TrainingObserver& observer) {
     ++next_batch_;
     run_seconds_ += seconds_since(start);
     run_examples_ += static_cast<Index>(indices.size());
+    ++run_batches_;
     if (observer.progress)
       observer.progress({epoch_ + 1, config_.epochs, next_batch_, static_cast<Index>(batches.size()), run_examples_,
-                         run_seconds_, loss_sum_ / loss_tokens_});
+                         run_batches_, run_seconds_, loss_sum_ / loss_tokens_});
   }
   return true;
 }

@@ -1,0 +1,172 @@
+// regard train: any sequence-to-sequence TSV becomes a model.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "regard/training.h"
+
+namespace regard::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+void on_interrupt(int) { interrupted.store(true); }
+
+// While it lives, Ctrl-C asks training to stop cleanly; a second one kills.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    struct sigaction action = {};
+    action.sa_handler = on_interrupt;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &interrupt_before_);
+    sigaction(SIGTERM, &action, &terminate_before_);
+  }
+  ~InterruptGuard() {
+    sigaction(SIGINT, &interrupt_before_, nullptr);
+    sigaction(SIGTERM, &terminate_before_, nullptr);
+  }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  struct sigaction interrupt_before_ = {}, terminate_before_ = {};
+};
+
+struct Arguments {
+  std::string train, dev, out, name, norm = "pre", activation = "relu", positions = "sinusoidal", dtype = "f32";
+  std::string schedule = "cosine";
+  Seq2SeqConfig sizes;
+  TrainingConfig training;
+  Index layers = 4, stop_after = 0;
+  bool resume = false, words = false, skip_bad = false;
+};
+
+std::string duration(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+void show_progress(const TrainingProgress& p) {
+  const double per_second = static_cast<double>(p.examples) / p.seconds;
+  const double done = static_cast<double>(p.batch) / static_cast<double>(p.batches);
+  const double batches_left = static_cast<double>((p.epochs - p.epoch + 1) * p.batches - p.batch);
+  const double left = batches_left * p.seconds / static_cast<double>(p.run_batches);
+  constexpr int width = 24;
+  const auto full = static_cast<std::size_t>(done * width);
+  fmt::print("\repoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} words/s  {} left \x1b[K", p.epoch, p.epochs,
+             std::string(full, '#'), std::string(width - full, '.'), 100 * done, p.loss, per_second, duration(left));
+  std::fflush(stdout);
+}
+
+void show_epoch(const EpochReport& r) {
+  fmt::print("{}epoch {}/{}  train loss {:.4f}  dev loss {:.4f}  symbol errors {:.2f} %  sequence errors {:.2f} %  {}{}\n",
+             isatty(STDOUT_FILENO) ? "\r\x1b[K" : "", r.epoch, r.epochs, r.train_loss, r.dev_loss,
+             100 * r.dev.symbol_error_rate(), 100 * r.dev.sequence_error_rate(), duration(r.seconds),
+             r.best ? "  best so far, saved" : "");
+  std::fflush(stdout);
+}
+
+Dataset read_part(const Arguments& a, const std::string& path, const char* what, bool words) {
+  Dataset data = read_tsv(path, {.words = words, .skip_bad = a.skip_bad});
+  fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), path);
+  if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, path);
+  return data;
+}
+
+void finish_arguments(Arguments& a) {
+  a.sizes.encoder_layers = a.sizes.decoder_layers = a.layers;
+  a.sizes.layer.norm = a.norm == "pre" ? NormPlace::pre : NormPlace::post;
+  a.sizes.layer.activation = a.activation == "relu" ? Activation::relu : Activation::gelu;
+  a.sizes.positions = a.positions == "learned" ? PositionKind::learned : PositionKind::sinusoidal;
+  a.training.dtype = a.dtype == "f32" ? DType::f32 : a.dtype == "f16" ? DType::f16 : DType::bf16;
+  a.training.schedule.kind = a.schedule == "cosine"         ? ScheduleKind::cosine
+                             : a.schedule == "inverse-sqrt" ? ScheduleKind::inverse_sqrt
+                                                            : ScheduleKind::constant;
+  if (a.name.empty()) a.name = std::filesystem::path(a.out).lexically_normal().filename().string();
+}
+
+Trainer start(Arguments& a) {
+  if (a.resume) {
+    const bool words = Trainer::splits_words(a.out);
+    return Trainer::resume(a.out, read_part(a, a.train, "training", words), read_part(a, a.dev, "development", words));
+  }
+  if (std::filesystem::exists(a.out + "/training.json") || std::filesystem::exists(a.out + "/model.json"))
+    throw UsageError(a.out + " holds a run already: give --resume to go on with it, or another --out");
+  return Trainer(a.out, a.training, a.sizes, read_part(a, a.train, "training", a.words),
+                 read_part(a, a.dev, "development", a.words), a.words, a.name);
+}
+
+void train(Arguments& a) {
+  finish_arguments(a);
+  Trainer trainer = start(a);
+  fmt::print("{:<12}{} weights, epochs {} to {}\n", "model", trainer.model().network->weight_count(),
+             trainer.finished_epochs() + 1, trainer.config().epochs);
+  const InterruptGuard guard;
+  TrainingObserver observer;
+  if (isatty(STDOUT_FILENO)) observer.progress = show_progress;
+  observer.epoch = show_epoch;
+  observer.stop = &interrupted;
+  trainer.run(observer, a.stop_after);
+  if (interrupted) fmt::print("\nstopped; `regard train ... --out {} --resume` goes on from here\n", a.out);
+  if (trainer.finished_epochs() >= trainer.config().epochs) fmt::print("done: the best model is in {}\n", a.out);
+}
+
+void add_sizes(CLI::App& command, Arguments& a) {
+  const auto at_least_one = CLI::Range(Index{1}, Index{1} << 20);
+  LayerConfig& layer = a.sizes.layer;
+  command.add_option("--layers", a.layers, "Layers of the encoder, and of the decoder")->check(at_least_one)->capture_default_str();
+  command.add_option("--model-dim", layer.model_dim, "Width of the model")->check(at_least_one)->capture_default_str();
+  command.add_option("--heads", layer.heads, "Attention heads")->check(at_least_one)->capture_default_str();
+  command.add_option("--hidden", layer.hidden, "Inner width of the feed-forward")->check(at_least_one)->capture_default_str();
+  command.add_option("--dropout", layer.dropout, "Of residual branches")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  command.add_option("--attention-dropout", layer.attention_dropout, "Of attention weights")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  command.add_option("--norm", a.norm, "Place of the layer norms")->check(CLI::IsMember({"pre", "post"}))->capture_default_str();
+  command.add_option("--activation", a.activation, "Of the feed-forward")->check(CLI::IsMember({"relu", "gelu"}))->capture_default_str();
+  command.add_option("--positions", a.positions, "Position scheme")->check(CLI::IsMember({"sinusoidal", "learned"}))->capture_default_str();
+  command.add_option("--max-length", a.sizes.max_length, "Longest sequence, in symbols")->check(at_least_one)->capture_default_str();
+}
+
+void add_training(CLI::App& command, Arguments& a) {
+  const auto at_least_one = CLI::Range(Index{1}, Index{1} << 30);
+  TrainingConfig& t = a.training;
+  command.add_option("--epochs", t.epochs, "The plan; the cosine schedule ends with it")->check(at_least_one)->capture_default_str();
+  command.add_option("--stop-after", a.stop_after, "Stop after this many epochs; --resume goes on")->check(at_least_one);
+  command.add_option("--batch", t.batch, "Pairs a step")->check(at_least_one)->capture_default_str();
+  command.add_option("--rate", t.schedule.peak, "Highest learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command.add_option("--schedule", a.schedule, "Learning rate after the warm-up")->check(CLI::IsMember({"cosine", "inverse-sqrt", "constant"}))->capture_default_str();
+  command.add_option("--smoothing", t.smoothing, "Label smoothing")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  command.add_option("--weight-decay", t.adamw.weight_decay, "Decoupled weight decay")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command.add_option("--clip", t.clip, "Largest gradient norm")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("--seed", t.seed, "Of initial weights, order and dropout")->capture_default_str();
+  command.add_option("--dtype", a.dtype, "Storage of the saved model")->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("train", "Train a sequence-to-sequence model on TSV files");
+  const auto a = std::make_shared<Arguments>();
+  command.add_option("--train", a->train, "source<TAB>target symbols separated by spaces")->required()->type_name("FILE");
+  command.add_option("--dev", a->dev, "The same, for choosing the best epoch")->required()->type_name("FILE");
+  command.add_option("--out", a->out, "Folder of the model and its checkpoints")->required()->type_name("DIR");
+  command.add_option("--name", a->name, "Name for captions (default: the folder's)");
+  command.add_flag("--resume", a->resume, "Go on with the run in --out; sizes and plan are those it began with");
+  command.add_flag("--words", a->words, "Split sources that contain spaces into words");
+  command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and count them");
+  add_sizes(command, *a);
+  add_training(command, *a);
+  add_threads_option(command);
+  set_example(command, "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes");
+  command.callback([a] { train(*a); });
+}
+
+}  // namespace regard::cli
