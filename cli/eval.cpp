@@ -39,8 +39,8 @@ void evaluate(const Arguments& a) {
   fmt::print("{} sequences, {}\n", counts.sequences, a.beam == 1 ? "greedy" : fmt::format("beam {}", a.beam));
   fmt::print("symbol error rate    {:6.2f} %  ({} of {})\n", 100 * counts.symbol_error_rate(), counts.symbol_errors,
              counts.symbols);
-  fmt::print("sequence error rate  {:6.2f} %  ({} of {})\n", 100 * counts.sequence_error_rate(),
-             counts.wrong_sequences, counts.sequences);
+  fmt::print("sequence error rate  {:6.2f} %  ({} of {})\n", 100 * counts.sequence_error_rate(), counts.wrong_sequences,
+             counts.sequences);
   if (data.skipped > 0) fmt::print("skipped {} bad lines\n", data.skipped);
 }
 
@@ -53,7 +53,9 @@ void add_eval(CLI::App& program) {
   command.add_option("--data", a->data, "source<TAB>target symbols; several lines of one source are all right answers")
       ->required()
       ->type_name("FILE");
-  command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")->check(CLI::Range(1, 1000))->capture_default_str();
+  command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and count them");
   command.add_flag("--json", a->json, "Print a JSON object");
   add_threads_option(command);

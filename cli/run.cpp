@@ -59,7 +59,9 @@ void add_run(CLI::App& program) {
   const auto a = std::make_shared<Arguments>();
   command.add_option("TEXT", a->texts, "Texts, one argument each")->required();
   command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
-  command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")->check(CLI::Range(1, 1000))->capture_default_str();
+  command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command.add_flag("--json", a->json, "Print a JSON array");
   add_threads_option(command);
   set_example(command, "  regard run phonemes attention --beam 5");

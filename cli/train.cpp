@@ -67,10 +67,11 @@ void show_progress(const TrainingProgress& p) {
 }
 
 void show_epoch(const EpochReport& r) {
-  fmt::print("{}epoch {}/{}  train loss {:.4f}  dev loss {:.4f}  symbol errors {:.2f} %  sequence errors {:.2f} %  {}{}\n",
-             isatty(STDOUT_FILENO) ? "\r\x1b[K" : "", r.epoch, r.epochs, r.train_loss, r.dev_loss,
-             100 * r.dev.symbol_error_rate(), 100 * r.dev.sequence_error_rate(), duration(r.seconds),
-             r.best ? "  best so far, saved" : "");
+  fmt::print(
+      "{}epoch {}/{}  train loss {:.4f}  dev loss {:.4f}  symbol errors {:.2f} %  sequence errors {:.2f} %  {}{}\n",
+      isatty(STDOUT_FILENO) ? "\r\x1b[K" : "", r.epoch, r.epochs, r.train_loss, r.dev_loss,
+      100 * r.dev.symbol_error_rate(), 100 * r.dev.sequence_error_rate(), duration(r.seconds),
+      r.best ? "  best so far, saved" : "");
   std::fflush(stdout);
 }
 
@@ -122,32 +123,63 @@ void train(Arguments& a) {
 void add_sizes(CLI::App& command, Arguments& a) {
   const auto at_least_one = CLI::Range(Index{1}, Index{1} << 20);
   LayerConfig& layer = a.sizes.layer;
-  command.add_option("--layers", a.layers, "Layers of the encoder, and of the decoder")->check(at_least_one)->capture_default_str();
+  command.add_option("--layers", a.layers, "Layers of the encoder, and of the decoder")
+      ->check(at_least_one)
+      ->capture_default_str();
   command.add_option("--model-dim", layer.model_dim, "Width of the model")->check(at_least_one)->capture_default_str();
   command.add_option("--heads", layer.heads, "Attention heads")->check(at_least_one)->capture_default_str();
-  command.add_option("--hidden", layer.hidden, "Inner width of the feed-forward")->check(at_least_one)->capture_default_str();
-  command.add_option("--dropout", layer.dropout, "Of residual branches")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  command.add_option("--attention-dropout", layer.attention_dropout, "Of attention weights")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  command.add_option("--norm", a.norm, "Place of the layer norms")->check(CLI::IsMember({"pre", "post"}))->capture_default_str();
-  command.add_option("--activation", a.activation, "Of the feed-forward")->check(CLI::IsMember({"relu", "gelu"}))->capture_default_str();
-  command.add_option("--positions", a.positions, "Position scheme")->check(CLI::IsMember({"sinusoidal", "learned"}))->capture_default_str();
-  command.add_option("--max-length", a.sizes.max_length, "Longest sequence, in symbols")->check(at_least_one)->capture_default_str();
+  command.add_option("--hidden", layer.hidden, "Inner width of the feed-forward")
+      ->check(at_least_one)
+      ->capture_default_str();
+  command.add_option("--dropout", layer.dropout, "Of residual branches")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  command.add_option("--attention-dropout", layer.attention_dropout, "Of attention weights")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  command.add_option("--norm", a.norm, "Place of the layer norms")
+      ->check(CLI::IsMember({"pre", "post"}))
+      ->capture_default_str();
+  command.add_option("--activation", a.activation, "Of the feed-forward")
+      ->check(CLI::IsMember({"relu", "gelu"}))
+      ->capture_default_str();
+  command.add_option("--positions", a.positions, "Position scheme")
+      ->check(CLI::IsMember({"sinusoidal", "learned"}))
+      ->capture_default_str();
+  command.add_option("--max-length", a.sizes.max_length, "Longest sequence, in symbols")
+      ->check(at_least_one)
+      ->capture_default_str();
 }
 
 void add_training(CLI::App& command, Arguments& a) {
   const auto at_least_one = CLI::Range(Index{1}, Index{1} << 30);
   TrainingConfig& t = a.training;
-  command.add_option("--epochs", t.epochs, "The plan; the cosine schedule ends with it")->check(at_least_one)->capture_default_str();
-  command.add_option("--stop-after", a.stop_after, "Stop after this many epochs; --resume goes on")->check(at_least_one);
+  command.add_option("--epochs", t.epochs, "The plan; the cosine schedule ends with it")
+      ->check(at_least_one)
+      ->capture_default_str();
+  command.add_option("--stop-after", a.stop_after, "Stop after this many epochs; --resume goes on")
+      ->check(at_least_one);
   command.add_option("--batch", t.batch, "Pairs a step")->check(at_least_one)->capture_default_str();
-  command.add_option("--rate", t.schedule.peak, "Highest learning rate")->check(CLI::PositiveNumber)->capture_default_str();
-  command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command.add_option("--schedule", a.schedule, "Learning rate after the warm-up")->check(CLI::IsMember({"cosine", "inverse-sqrt", "constant"}))->capture_default_str();
-  command.add_option("--smoothing", t.smoothing, "Label smoothing")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  command.add_option("--weight-decay", t.adamw.weight_decay, "Decoupled weight decay")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command.add_option("--rate", t.schedule.peak, "Highest learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--schedule", a.schedule, "Learning rate after the warm-up")
+      ->check(CLI::IsMember({"cosine", "inverse-sqrt", "constant"}))
+      ->capture_default_str();
+  command.add_option("--smoothing", t.smoothing, "Label smoothing")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  command.add_option("--weight-decay", t.adamw.weight_decay, "Decoupled weight decay")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command.add_option("--clip", t.clip, "Largest gradient norm")->check(CLI::PositiveNumber)->capture_default_str();
   command.add_option("--seed", t.seed, "Of initial weights, order and dropout")->capture_default_str();
-  command.add_option("--dtype", a.dtype, "Storage of the saved model")->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+  command.add_option("--dtype", a.dtype, "Storage of the saved model")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -155,7 +187,9 @@ void add_training(CLI::App& command, Arguments& a) {
 void add_train(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("train", "Train a sequence-to-sequence model on TSV files");
   const auto a = std::make_shared<Arguments>();
-  command.add_option("--train", a->train, "source<TAB>target symbols separated by spaces")->required()->type_name("FILE");
+  command.add_option("--train", a->train, "source<TAB>target symbols separated by spaces")
+      ->required()
+      ->type_name("FILE");
   command.add_option("--dev", a->dev, "The same, for choosing the best epoch")->required()->type_name("FILE");
   command.add_option("--out", a->out, "Folder of the model and its checkpoints")->required()->type_name("DIR");
   command.add_option("--name", a->name, "Name for captions (default: the folder's)");

@@ -1,0 +1,244 @@
+// regard view: what attends to what, in the terminal, as a figure or as JSON.
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "model_folder.h"
+#include "regard/figure.h"
+#include "regard/file.h"
+#include "regard/model.h"
+#include "regard/terminal.h"
+#include "regard/view_json.h"
+
+namespace regard::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> texts, kinds;
+  std::string model, load, save, head, format = "term", out, scale = "auto";
+  std::optional<Index> layer, query;
+  Index beam = 1;
+  int width = 0;
+  double inches = column_inches;
+  bool transparent = false;
+};
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+ColourDepth terminal_depth() {
+  return colour_depth({.is_terminal = isatty(STDOUT_FILENO) != 0,
+                       .term = variable("TERM"),
+                       .colour_term = variable("COLORTERM"),
+                       .no_colour = variable("NO_COLOR")});
+}
+
+int terminal_width(int asked) {
+  if (asked > 0) return asked;
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 100;
+}
+
+HeatMapOptions map_options(const Arguments& a) {
+  if (a.scale == "linear") return {.scale = Scale::linear};
+  if (a.scale == "lift") return {.scale = Scale::lift};
+  if (a.scale == "log") return {.scale = Scale::logarithmic};
+  return {};
+}
+
+// A head's number, or nothing for "mean" and "all".
+std::optional<Index> head_number(const std::string& head) {
+  if (head.empty() || head == "mean" || head == "all") return std::nullopt;
+  std::size_t used = 0;
+  Index number = -1;
+  try {
+    number = std::stol(head, &used);
+  } catch (const std::exception&) {
+  }
+  if (number < 0 || used != head.size()) throw UsageError("--head takes a number, mean or all, not '" + head + "'");
+  return number;
+}
+
+std::string joined(const std::vector<std::string>& symbols, std::size_t first, std::size_t last) {
+  std::string text;
+  for (std::size_t i = first; i < last; ++i) text += (text.empty() ? "" : " ") + symbols[i];
+  return text;
+}
+
+Trace trace_of(const Arguments& a, const Model& model, const std::string& text) {
+  std::vector<std::string> strangers;
+  const auto ids = model.source_ids(text, &strangers);
+  if (ids.empty()) throw UsageError("the text is empty");
+  if (!strangers.empty())
+    fmt::print(stderr, "regard view: the model does not know {} in \"{}\"; read as {}\n",
+               joined(strangers, 0, strangers.size()), text, Vocabulary::specials()[Vocabulary::unknown]);
+  return record_trace(model, text, answer(model, {ids}, {.beam = a.beam}).front().symbols);
+}
+
+std::vector<Trace> traces(const Arguments& a) {
+  if (!a.load.empty()) {
+    if (!a.texts.empty()) throw UsageError("give TEXT or --trace, not both");
+    std::vector<Trace> one;
+    one.push_back(load_trace(a.load));
+    return one;
+  }
+  if (a.texts.empty()) throw UsageError("give a TEXT to run the model on, or --trace PATH");
+  const Model model = load_model(model_folder(a.model));
+  std::vector<Trace> all;
+  for (const std::string& text : a.texts) all.push_back(trace_of(a, model, text));
+  return all;
+}
+
+// The layer asked for, else the last.
+Index layer_of(const Arguments& a, const Trace& trace, AttentionKind kind) {
+  return a.layer ? *a.layer : trace.layers(kind) - 1;
+}
+
+std::vector<HeatMap> maps_of(const Arguments& a, const Trace& trace, AttentionKind kind) {
+  const MapChoice choice{.kind = kind, .layer = layer_of(a, trace, kind)};
+  const AttentionMap* found = trace.find(kind, choice.layer);
+  if (a.head != "all" || !found) {
+    const auto number = head_number(a.head);
+    return {heat_map(trace, {kind, choice.layer, number ? *number : mean_of_heads}, map_options(a))};
+  }
+  std::vector<HeatMap> maps;
+  for (Index head = 0; head < found->weights.size(0); ++head)
+    maps.push_back(heat_map(trace, {kind, choice.layer, head}, map_options(a)));
+  return maps;
+}
+
+std::vector<AttentionKind> kinds_of(const Arguments& a, const Trace& trace) {
+  std::vector<AttentionKind> kinds;
+  for (const std::string& name : a.kinds) kinds.push_back(kind_from_name(name));
+  if (!kinds.empty()) return kinds;
+  for (AttentionKind kind : {AttentionKind::encoder, AttentionKind::decoder, AttentionKind::cross})
+    if (trace.layers(kind) > 0) kinds.push_back(kind);
+  return kinds;
+}
+
+void print_terminal(Arguments a, const Trace& trace) {
+  const int width = terminal_width(a.width);
+  const ColourDepth depth = terminal_depth();
+  if (!trace.produced.empty())
+    fmt::print("{}  ->  {}\n\n", joined(trace.source, 0, trace.source.size()),
+               joined(trace.produced, 0, trace.produced.size() - 1));
+  ScreenOptions screen{.width = width,
+                       .depth = depth,
+                       .layer = a.layer,
+                       .head = head_number(a.head),
+                       .query = a.query,
+                       .map = map_options(a)};
+  if (a.kinds.size() == 1) screen.kind = kind_from_name(a.kinds.front());
+  if (a.kinds.size() <= 1) fmt::print("{}\n", terminal_first_screen(trace, screen));
+  if (a.head.empty()) a.head = "all";
+  for (AttentionKind kind : kinds_of(a, trace)) {
+    fmt::print("{}, layer {}\n", kind_title(kind), layer_of(a, trace, kind));
+    fmt::print("{}\n", terminal_heat_maps(maps_of(a, trace, kind), {.width = width, .depth = depth}));
+  }
+}
+
+// A figure shows one kind: the one asked for, else cross-attention if there is any.
+AttentionKind figure_kind(const Arguments& a, const Trace& trace) {
+  if (a.kinds.size() > 1) throw UsageError("a figure shows one kind of attention: give one --kind");
+  return a.kinds.empty() ? kinds_of(a, trace).back() : kind_from_name(a.kinds.front());
+}
+
+void write_figure(const Arguments& a, const Trace& trace) {
+  const AttentionKind kind = figure_kind(a, trace);
+  const FigureFormat format = figure_format("." + a.format);
+  const FigureOptions options{.width_inches = a.inches, .transparent = a.transparent};
+  const bool grid = a.head == "all";
+  if (grid && a.layer) throw UsageError("--head all draws every layer: leave --layer out, or name one head");
+  const std::string bytes = grid ? figure_grid(heat_grid(trace, kind, map_options(a)), format, options)
+                                 : figure_matrix(maps_of(a, trace, kind).front(), format, options);
+  const std::string path = a.out.empty() ? fmt::format("attention-{}.{}", kind_name(kind), a.format) : a.out;
+  write_file(path, bytes);
+  fmt::print("wrote {} ({}, {} bytes)\n", path, grid ? "all layers and heads" : kind_title(kind), bytes.size());
+}
+
+void write_json(const Arguments& a, const Trace& trace) {
+  std::vector<HeatMap> maps;
+  for (AttentionKind kind : kinds_of(a, trace))
+    for (HeatMap& map : maps_of(a, trace, kind)) maps.push_back(std::move(map));
+  const std::string text = heat_maps_json(maps);
+  if (a.out.empty())
+    fmt::print("{}\n", text);
+  else
+    write_file(a.out, text + "\n");
+}
+
+void view(const Arguments& a) {
+  if (a.format == "term" && !a.out.empty()) throw UsageError("-o goes with --format svg, png, pdf or json");
+  head_number(a.head);
+  const auto all = traces(a);
+  if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
+    throw UsageError("figures, JSON and --save-trace take one TEXT at a time");
+  if (!a.save.empty()) save_trace(all.front(), a.save);
+  for (const Trace& trace : all) {
+    if (a.format == "term")
+      print_terminal(a, trace);
+    else if (a.format == "json")
+      write_json(a, trace);
+    else
+      write_figure(a, trace);
+  }
+}
+
+void add_looks(CLI::App& command, Arguments& a) {
+  command.add_option("--format", a.format, "What to make of it")
+      ->check(CLI::IsMember({"term", "svg", "png", "pdf", "json"}))
+      ->capture_default_str();
+  command.add_option("-o,--out", a.out, "File for a figure or JSON (default: attention-KIND.FORMAT; JSON is printed)")
+      ->type_name("FILE");
+  command
+      .add_option("--scale", a.scale,
+                  "Colours: linear 0 to 1, lift over uniform attention, log; auto: linear up to 64 keys")
+      ->check(CLI::IsMember({"auto", "linear", "lift", "log"}))
+      ->capture_default_str();
+  command.add_option("--width", a.width, "Columns to use (default: the terminal's, 100 in a pipe)")
+      ->check(CLI::Range(20, 10000));
+  command.add_option("--inches", a.inches, "Width of a figure: 3.25 is one column of a paper, 6.75 both")
+      ->check(CLI::Range(1.0, 100.0))
+      ->capture_default_str();
+  command.add_flag("--transparent", a.transparent, "Figure without a white ground");
+}
+
+}  // namespace
+
+void add_view(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("view", "Run a model on a text and show what attends to what");
+  const auto a = std::make_shared<Arguments>();
+  command.add_option("TEXT", a->texts, "Texts to run the model on, one argument each");
+  command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
+  command.add_option("--kind", a->kinds, "encoder, decoder, cross, or several with commas (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"encoder", "decoder", "cross"}));
+  command.add_option("--layer", a->layer, "Layer, from 0 (default: the last)")->check(CLI::NonNegativeNumber);
+  command.add_option("--head", a->head, "Head from 0, mean, or all")->type_name("N");
+  command.add_option("--query", a->query, "Row to explain, from 0 (default: the first produced symbol)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--beam", a->beam, "Hypotheses kept while decoding")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--trace", a->load, "Show a saved trace instead of running a model")->type_name("PATH");
+  command.add_option("--save-trace", a->save, "Also save the run as PATH.safetensors and PATH.json")->type_name("PATH");
+  add_looks(command, *a);
+  add_threads_option(command);
+  set_example(command,
+              "  regard view thought\n"
+              "  regard view thought --kind cross --head mean --format svg -o thought.svg");
+  command.callback([a] { view(*a); });
+}
+
+}  // namespace regard::cli
