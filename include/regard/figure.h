@@ -24,6 +24,7 @@ struct FigureOptions {
   bool transparent = false;             // else white
   bool caption = true;                  // written under the picture; always in the file's description
   bool numbers = true;                  // in cells with room for them (matrix only)
+  double line_mass = 0.8;               // share of each row's weight that its lines carry (lines only)
 };
 
 // One head: title, labels on both axes, cells (vectors up to 64 x 64, one
@@ -32,6 +33,13 @@ struct FigureOptions {
 std::string figure_matrix(const HeatMap& map, FigureFormat format, const FigureOptions& options = {});
 
 // Layers down, heads across, one scale for all.
+// Heads of more than 2048 cells a side in all are pooled (see pooled()), which
+// the caption says.
 std::string figure_grid(const HeatGrid& grid, FigureFormat format, const FigureOptions& options = {});
+
+// One head as lines from queries (left) to keys (right): each row's strongest
+// keys, until they carry line_mass of its weight; width and colour tell the
+// weight. Throws ArgumentError above 2,000 lines and says what to do.
+std::string figure_lines(const HeatMap& map, FigureFormat format, const FigureOptions& options = {});
 
 }  // namespace regard

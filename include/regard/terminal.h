@@ -39,6 +39,10 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const TerminalO
 // All heads of a kind, a line of pictures a layer as far as the width permits.
 std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& options = {});
 
+// What a trace holds, one line for layers of one kind and shape:
+// "cross-attention: layers 0 to 3, 4 heads, 8 queries × 9 keys".
+std::string terminal_contents(const Trace& trace);
+
 struct ScreenOptions {
   int width = 80;  // at least 48 are used
   ColourDepth depth = ColourDepth::none;

@@ -14,4 +14,8 @@ namespace regard {
 std::string heat_maps_json(const std::vector<HeatMap>& maps);
 std::string heat_grid_json(const HeatGrid& grid);
 
+// What a trace holds: {"model", "source", "target", "produced", "maps":
+// [{"kind", "layer", "heads", "queries", "keys"}, ...]}, in the trace's order.
+std::string trace_contents_json(const Trace& trace);
+
 }  // namespace regard

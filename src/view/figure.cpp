@@ -13,47 +13,24 @@ namespace {
 using figure::Anchor;
 using figure::Label;
 using figure::LabelPlan;
+using figure::margin;
+using figure::narrowest_plot;
 using figure::Panel;
 using figure::Scene;
+using figure::tallest_plot;
 using figure::Typesetter;
 
-constexpr double points_per_inch = 72;
-constexpr double margin = 3;            // around everything
 constexpr double widest_cell = 24;      // few tokens don't need posters
-constexpr double tallest_plot = 576;    // 8 inches: a page of text
-constexpr double narrowest_plot = 72;   // wide labels widen the figure below this
 constexpr Index vector_limit = 64;      // cells a side
 constexpr Index vector_cells = 40'000;  // in all, so that files stay usable
-constexpr Index image_limit = 2048;     // pixels a side
+constexpr Index image_limit = 2048;     // pixels a side, of all panels together
+constexpr Index panel_limit = 128;      // but no panel gets fewer
 
-void check_options(const FigureOptions& options) {
-  const auto within = [](const char* name, double value, double least, double most) {
-    if (!(value >= least && value <= most))
-      throw ArgumentError(fmt::format("figure: {} is {}, must be {} to {}", name, value, least, most));
-  };
-  within("width_inches", options.width_inches, 1, 100);
-  within("font_points", options.font_points, 3, 72);
-  within("dpi", options.dpi, 10, 2400);
-}
-
-HeatMap drawable(const HeatMap& map) {
-  if (map.q_len() == 0 || map.kv_len() == 0)
-    throw ArgumentError(fmt::format("figure: {} has no cells ({} queries, {} keys)",
-                                    map.title.empty() ? "the map" : map.title, map.q_len(), map.kv_len()));
-  return pooled(map, label_step(std::max(map.q_len(), map.kv_len()), image_limit));
-}
-
-std::string rendered(const Scene& scene, FigureFormat format, const FigureOptions& options) {
-  if (format == FigureFormat::svg) return figure::to_svg(scene);
-  return format == FigureFormat::pdf ? figure::to_pdf(scene) : figure::to_png(scene, options.dpi);
-}
-
-Scene new_scene(const FigureOptions& options) {
-  Scene scene;
-  scene.width = options.width_inches * points_per_inch;
-  scene.font = options.font;
-  scene.transparent = options.transparent;
-  return scene;
+// With fewer cells where there are more than `limit` a side, so that no picture
+// holds more pixels than eyes or printers could tell apart.
+HeatMap drawable(const HeatMap& map, Index limit) {
+  figure::check_cells(map);
+  return pooled(map, label_step(std::max(map.q_len(), map.kv_len()), limit));
 }
 
 // Panels of one size, `across` times `down` of them, and the room around them.
@@ -206,10 +183,10 @@ FigureFormat figure_format(const std::string& path) {
 }
 
 std::string figure_matrix(const HeatMap& whole, FigureFormat format, const FigureOptions& options) {
-  check_options(options);
-  const HeatMap map = drawable(whole);
+  figure::check_options(options);
+  const HeatMap map = drawable(whole, image_limit);
   const Typesetter type(options.font);
-  Scene scene = new_scene(options);
+  Scene scene = figure::new_scene(options);
   Layout layout;
   fit_panels(layout, scene, map, type, options.font_points);
   layout.panel.vectors = as_vectors(map, 1);
@@ -224,15 +201,14 @@ std::string figure_matrix(const HeatMap& whole, FigureFormat format, const Figur
   finish(scene, layout, map, caption, options);
   scene.title = map.title;
   scene.description = figure::description(caption, {&whole});
-  return rendered(scene, format, options);
+  return figure::rendered(scene, format, options);
 }
 
 std::string figure_grid(const HeatGrid& grid, FigureFormat format, const FigureOptions& options) {
-  check_options(options);
+  figure::check_options(options);
   if (grid.rows.empty() || grid.rows[0].empty()) throw ArgumentError("figure: the grid holds no heads");
   const Typesetter type(options.font);
-  Scene scene = new_scene(options);
-  const HeatMap first = drawable(grid.rows[0][0]);
+  Scene scene = figure::new_scene(options);
   Layout layout;
   layout.down = static_cast<Index>(grid.rows.size());
   std::vector<const HeatMap*> maps;
@@ -240,19 +216,23 @@ std::string figure_grid(const HeatGrid& grid, FigureFormat format, const FigureO
     layout.across = std::max(layout.across, static_cast<Index>(row.size()));
     for (const HeatMap& map : row) maps.push_back(&map);
   }
+  const Index limit = std::max(panel_limit, image_limit / std::max(layout.across, layout.down));
+  const HeatMap first = drawable(grid.rows[0][0], limit);
   fit_panels(layout, scene, first, type, options.font_points);
   layout.panel.vectors = as_vectors(first, static_cast<Index>(maps.size()));
   for (Index row = 0; row < layout.down; ++row) {
     const auto& heads = grid.rows[static_cast<std::size_t>(row)];
     for (Index column = 0; column < static_cast<Index>(heads.size()); ++column)
-      draw_grid_panel(scene, layout, drawable(heads[static_cast<std::size_t>(column)]), row, column);
+      draw_grid_panel(scene, layout, drawable(heads[static_cast<std::size_t>(column)], limit), row, column);
   }
   draw_grid_names(scene, layout, grid, first, options.font_points);
   draw_titles(scene, layout, grid.title, first, options.font_points);
-  finish(scene, layout, first, grid.caption, options);
+  // Pooling says so at the end of a map's caption.
+  const std::string caption = grid.caption + first.caption.substr(grid.rows[0][0].caption.size());
+  finish(scene, layout, first, caption, options);
   scene.title = grid.title;
-  scene.description = figure::description(grid.caption, maps);
-  return rendered(scene, format, options);
+  scene.description = figure::description(caption, maps);
+  return figure::rendered(scene, format, options);
 }
 
 }  // namespace regard

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "regard/error.h"
+
 namespace regard::figure {
 namespace {
 
 constexpr double smallest_font = 5;
-constexpr double line_height = 1.2;      // of the font size
 constexpr double label_pitch = 1.08;     // of the font size: single lines that don't touch
 constexpr double middle_of_line = 0.36;  // from the baseline up, of the font size
 constexpr Index label_room = 60;         // tokens of an axis that are all labelled
@@ -119,6 +120,36 @@ double draw_hidden_note(Scene& scene, const Strip& strip, double size) {
 }
 
 }  // namespace
+
+void check_options(const FigureOptions& options) {
+  const auto within = [](const char* name, double value, double least, double most) {
+    if (!(value >= least && value <= most))
+      throw ArgumentError(fmt::format("figure: {} is {}, must be {} to {}", name, value, least, most));
+  };
+  within("width_inches", options.width_inches, 1, 100);
+  within("font_points", options.font_points, 3, 72);
+  within("dpi", options.dpi, 10, 2400);
+  within("line_mass", options.line_mass, 0.01, 1);
+}
+
+void check_cells(const HeatMap& map) {
+  if (map.q_len() == 0 || map.kv_len() == 0)
+    throw ArgumentError(fmt::format("figure: {} has no cells ({} queries, {} keys)",
+                                    map.title.empty() ? "the map" : map.title, map.q_len(), map.kv_len()));
+}
+
+Scene new_scene(const FigureOptions& options) {
+  Scene scene;
+  scene.width = options.width_inches * points_per_inch;
+  scene.font = options.font;
+  scene.transparent = options.transparent;
+  return scene;
+}
+
+std::string rendered(const Scene& scene, FigureFormat format, const FigureOptions& options) {
+  if (format == FigureFormat::svg) return to_svg(scene);
+  return format == FigureFormat::pdf ? to_pdf(scene) : to_png(scene, options.dpi);
+}
 
 LabelPlan plan_rows(const Typesetter& type, const Axis& axis, double pitch, double font) {
   LabelPlan plan;

@@ -8,6 +8,18 @@
 
 namespace regard::figure {
 
+constexpr double points_per_inch = 72;
+constexpr double margin = 3;           // around everything
+constexpr double tallest_plot = 576;   // 8 inches: a page of text
+constexpr double narrowest_plot = 72;  // wide labels widen the figure below this
+constexpr double line_height = 1.2;    // of the font size
+
+// Throws ArgumentError for options out of range, or for a map without cells.
+void check_options(const FigureOptions& options);
+void check_cells(const HeatMap& map);
+Scene new_scene(const FigureOptions& options);
+std::string rendered(const Scene& scene, FigureFormat format, const FigureOptions& options);
+
 // How one axis is labelled: what is written, how large, which way.
 struct LabelPlan {
   std::vector<std::string> texts;  // empty: not labelled

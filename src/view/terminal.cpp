@@ -1,7 +1,12 @@
 #include "regard/terminal.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
+#include "regard/error.h"
+#include "regard/text_width.h"
 #include "view/terminal_block.h"
 
 namespace regard {
@@ -23,6 +28,29 @@ Block pictures(const std::vector<HeatMap>& maps, int width, ColourDepth depth) {
   std::vector<Block> blocks;
   for (const HeatMap& map : maps) blocks.push_back(terminal::titled_picture(map, width, depth));
   return terminal::side_by_side(blocks, width, depth);
+}
+
+// Neighbouring layers of one shape.
+struct Run {
+  Index first = 0, last = 0;
+  Shape shape{};
+};
+
+std::vector<Run> runs_of(const Trace& trace, AttentionKind kind) {
+  std::map<Index, Shape> shapes;
+  for (const AttentionMap& map : trace.maps) {
+    if (map.kind != kind) continue;
+    if (map.weights.rank() != 3)
+      throw ArgumentError("trace contents: weights are " + map.weights.text() + ", need [heads,q_len,kv_len]");
+    shapes[map.layer] = map.weights.shape();
+  }
+  std::vector<Run> runs;
+  for (const auto& [layer, shape] : shapes)
+    if (!runs.empty() && runs.back().last + 1 == layer && runs.back().shape == shape)
+      runs.back().last = layer;
+    else
+      runs.push_back({layer, layer, shape});
+  return runs;
 }
 
 }  // namespace
@@ -66,6 +94,21 @@ std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& opti
   append(block, terminal::scale_bar(grid.rows.at(0).at(0), width, options.depth));
   append(block, terminal::wrapped(grid.caption, width, options.depth));
   return terminal::text(block);
+}
+
+std::string terminal_contents(const Trace& trace) {
+  std::string text;
+  if (!trace.model.empty()) text += printable(trace.model) + "\n";
+  if (trace.maps.empty()) text += "no attention was recorded\n";
+  for (AttentionKind kind : {AttentionKind::encoder, AttentionKind::decoder, AttentionKind::cross})
+    for (const Run& run : runs_of(trace, kind)) {
+      const Shape& shape = run.shape;
+      const std::string layers = run.first == run.last ? fmt::format("layer {}", run.first)
+                                                       : fmt::format("layers {} to {}", run.first, run.last);
+      text += fmt::format("{}: {}, {} head{}, {} queries × {} keys\n", kind_title(kind), layers, shape[0],
+                          shape[0] == 1 ? "" : "s", shape[1], shape[2]);
+    }
+  return text;
 }
 
 }  // namespace regard

@@ -5,6 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "regard/error.h"
+#include "regard/text_width.h"
+
 namespace regard {
 namespace {
 
@@ -47,6 +50,12 @@ Json json_of(const HeatMap& map) {
           {"focus", static_cast<float>(focus(map))}};
 }
 
+std::vector<std::string> printable_all(const std::vector<std::string>& texts) {
+  std::vector<std::string> safe;
+  for (const std::string& text : texts) safe.push_back(printable(text));
+  return safe;
+}
+
 std::string document(Json maps) { return Json{{"maps", std::move(maps)}}.dump() + "\n"; }
 
 }  // namespace
@@ -62,6 +71,25 @@ std::string heat_grid_json(const HeatGrid& grid) {
   for (const auto& row : grid.rows)
     for (const HeatMap& map : row) all.push_back(json_of(map));
   return document(std::move(all));
+}
+
+std::string trace_contents_json(const Trace& trace) {
+  Json maps = Json::array();
+  for (const AttentionMap& map : trace.maps) {
+    if (map.weights.rank() != 3)
+      throw ArgumentError("trace contents: weights are " + map.weights.text() + ", need [heads,q_len,kv_len]");
+    maps.push_back({{"kind", kind_name(map.kind)},
+                    {"layer", map.layer},
+                    {"heads", map.weights.size(0)},
+                    {"queries", map.weights.size(1)},
+                    {"keys", map.weights.size(2)}});
+  }
+  const Json contents{{"model", printable(trace.model)},
+                      {"source", printable_all(trace.source)},
+                      {"target", printable_all(trace.target)},
+                      {"produced", printable_all(trace.produced)},
+                      {"maps", std::move(maps)}};
+  return contents.dump() + "\n";
 }
 
 }  // namespace regard
