@@ -1,0 +1,81 @@
+# make demo   what attends to what in a trained model
+# make test   every test
+# The rest: make help
+
+BUILD := build/release
+ASAN := build/asan
+OUT := out
+MODEL := models/phonemes
+WORD := thought
+CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
+
+.PHONY: demo test test-asan packages cli bench data train eval pictures format install clean help
+
+help:
+	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
+
+packages:
+	@scripts/install_packages.sh
+
+#: make demo        install what is missing, build, and look into the shipped model (WORD=... picks the word)
+demo: cli
+	@mkdir -p $(OUT)
+	@$(BUILD)/regard view $(WORD)
+	@$(BUILD)/regard view $(WORD) --kind cross --layer 2 --format svg -o $(OUT)/$(WORD).svg
+	@$(BUILD)/regard view $(WORD) --kind cross --layer 2 --format png -o $(OUT)/$(WORD).png
+
+cli: packages
+	@mkdir -p build
+	@$(CONFIGURE) -S . -B $(BUILD) > build/configure.log || { cat build/configure.log; exit 1; }
+	@cmake --build $(BUILD) --target regard_cli
+
+#: make test        build and run every test
+test: packages
+	$(CONFIGURE) -S . -B $(BUILD) -DREGARD_WERROR=ON
+	cmake --build $(BUILD)
+	ctest --test-dir $(BUILD) --output-on-failure -j 2
+
+#: make test-asan   the unit tests under the address and undefined-behaviour sanitizers
+test-asan: packages
+	$(CONFIGURE) -S . -B $(ASAN) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DREGARD_SANITIZE=address,undefined
+	cmake --build $(ASAN) --target unit_tests
+	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir $(ASAN) --output-on-failure -j 2 -L unit
+
+#: make bench       forward and backward against this machine's own FMA peak
+bench: packages
+	$(CONFIGURE) -S . -B $(BUILD)
+	cmake --build $(BUILD) --target attention_speed
+	OMP_NUM_THREADS=1 $(BUILD)/bench/attention_speed 1
+	$(BUILD)/bench/attention_speed 2
+
+#: make data        the pronouncing dictionary, split for training
+data:
+	scripts/prepare_cmudict.py --out data/cmudict
+
+#: make train       train the shipped model again (hours)
+train: cli
+	@test -f data/cmudict/train.tsv || $(MAKE) data
+	$(BUILD)/regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out $(OUT)/phonemes --dtype f16
+
+#: make eval        error rates of the shipped model on the whole test split, greedy and beam 5
+eval: cli
+	@test -f data/cmudict/test.tsv || $(MAKE) data
+	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv
+	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv --beam 5
+
+#: make pictures    draw the committed pictures again
+pictures: cli
+	scripts/draw_pictures.sh $(BUILD)/regard
+
+#: make format      the one formatter
+format:
+	git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+#: make install     library, headers, command line and model (PREFIX=/usr/local)
+install: cli
+	cmake --build $(BUILD)
+	cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+
+#: make clean       remove what was built
+clean:
+	rm -rf build $(OUT)
