@@ -85,7 +85,9 @@ Dataset read_part(const Arguments& a, const std::string& path, const char* what,
 void finish_arguments(Arguments& a) {
   a.sizes.encoder_layers = a.sizes.decoder_layers = a.layers;
   a.sizes.layer.norm = a.norm == "pre" ? NormPlace::pre : NormPlace::post;
-  a.sizes.layer.activation = a.activation == "relu" ? Activation::relu : Activation::gelu;
+  a.sizes.layer.activation = a.activation == "relu"   ? Activation::relu
+                             : a.activation == "gelu" ? Activation::gelu
+                                                      : Activation::gelu_tanh;
   a.sizes.positions = a.positions == "learned" ? PositionKind::learned : PositionKind::sinusoidal;
   a.training.dtype = a.dtype == "f32" ? DType::f32 : a.dtype == "f16" ? DType::f16 : DType::bf16;
   a.training.schedule.kind = a.schedule == "cosine"         ? ScheduleKind::cosine
@@ -141,7 +143,7 @@ void add_sizes(CLI::App& command, Arguments& a) {
       ->check(CLI::IsMember({"pre", "post"}))
       ->capture_default_str();
   command.add_option("--activation", a.activation, "Of the feed-forward")
-      ->check(CLI::IsMember({"relu", "gelu"}))
+      ->check(CLI::IsMember({"relu", "gelu", "gelu-tanh"}))
       ->capture_default_str();
   command.add_option("--positions", a.positions, "Position scheme")
       ->check(CLI::IsMember({"sinusoidal", "learned"}))

@@ -10,8 +10,8 @@
 namespace regard {
 
 struct Example {
-  std::string text;                  // the source as written
-  std::vector<std::string> source;   // its symbols
+  std::string text;                 // the source as written
+  std::vector<std::string> source;  // its symbols
   std::vector<std::string> target;
 };
 

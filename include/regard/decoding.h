@@ -16,9 +16,9 @@ struct Hypothesis {
 };
 
 struct DecodingOptions {
-  Index beam = 1;                 // 1: greedy
-  double length_penalty = 1.0;    // hypotheses compare by log p / length^penalty
-  Index max_symbols = 0;          // 0: 3 x source length + 10; always within the model's max_length
+  Index beam = 1;               // 1: greedy
+  double length_penalty = 1.0;  // hypotheses compare by log p / length^penalty
+  Index max_symbols = 0;        // 0: 3 x source length + 10; always within the model's max_length
 };
 
 // One answer a source, in order. sources hold ids without begin and end; empty

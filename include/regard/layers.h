@@ -11,11 +11,12 @@
 
 namespace regard {
 
-enum class Activation { none, relu, gelu };
+enum class Activation { none, relu, gelu, gelu_tanh };
 
 // y = activation(x W + b). weight [in, out], bias [out].
 // ReLU: max(0, x). GELU: x * Phi(x) with the exact normal distribution
-// function (Hendrycks and Gimpel, 2016).
+// function (Hendrycks and Gimpel, 2016). GELU by tanh is the approximation of
+// the same paper: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
 template <class T>
 class Linear {
  public:
@@ -45,6 +46,23 @@ class LayerNorm {
 
   Parameter<T> gain, bias;
   double epsilon = 1e-5;
+};
+
+// y = x / sqrt(mean of x^2 + epsilon) * gain over the last axis.
+// Source: Zhang and Sennrich, 2019.
+template <class T>
+class RmsNorm {
+ public:
+  RmsNorm() = default;
+  RmsNorm(const std::string& name, Index width, double epsilon = 1e-6);
+  Var<T> forward(Tape<T>& tape, const Var<T>& x);
+  void collect(Parameters<T>& list);
+
+  Parameter<T> gain;
+  double epsilon = 1e-6;
+
+ private:
+  void backward(Node<T>& x, const Tensor<T>& dy, Tensor<T>& normed, const Tensor<T>& inverse);
 };
 
 // Token ids to vectors: table[id] * scale. Weights start as N(0, 1/width).

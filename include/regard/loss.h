@@ -8,8 +8,8 @@
 namespace regard {
 
 struct Loss {
-  double sum = 0;         // summed over the tokens that count, nats
-  Index tokens = 0;       // how many those are
+  double sum = 0;    // summed over the tokens that count, nats
+  Index tokens = 0;  // how many those are
   double mean() const { return tokens == 0 ? 0.0 : sum / static_cast<double>(tokens); }
 };
 

@@ -29,9 +29,9 @@ struct HeadWeights {
 struct MultiHeadConfig {
   Index model_dim = 0;
   Index heads = 0;
-  Index kv_heads = 0;      // 0: as many as heads; fewer: grouped-query attention
-  double dropout = 0.0;    // on the weights, in training
-  bool bias = true;        // on all four projections
+  Index kv_heads = 0;    // 0: as many as heads; fewer: grouped-query attention
+  double dropout = 0.0;  // on the weights, in training
+  bool bias = true;      // on all four projections
 };
 
 // Everything a call may add to q, k and v.

@@ -12,12 +12,12 @@
 namespace regard {
 
 struct TrainingConfig {
-  Index epochs = 30;      // the plan; the cosine schedule ends with it
-  Index batch = 256;      // examples a step
-  Schedule schedule = {}; // `total` is filled in from epochs and data
+  Index epochs = 30;       // the plan; the cosine schedule ends with it
+  Index batch = 256;       // examples a step
+  Schedule schedule = {};  // `total` is filled in from epochs and data
   AdamWConfig adamw = {};
   double smoothing = 0.1;
-  double clip = 1.0;      // largest gradient norm
+  double clip = 1.0;  // largest gradient norm
   std::uint64_t seed = 1;
   DType dtype = DType::f32;  // of the saved model
 };
@@ -25,18 +25,18 @@ struct TrainingConfig {
 struct TrainingProgress {
   Index epoch = 0, epochs = 0;  // epoch counts from 1
   Index batch = 0, batches = 0;
-  Index examples = 0;           // done in this run
-  Index run_batches = 0;        // the same in batches
-  double seconds = 0;           // of training in this run
-  double loss = 0;              // mean over the epoch so far, nats a symbol
+  Index examples = 0;     // done in this run
+  Index run_batches = 0;  // the same in batches
+  double seconds = 0;     // of training in this run
+  double loss = 0;        // mean over the epoch so far, nats a symbol
 };
 
 struct EpochReport {
   Index epoch = 0, epochs = 0;
   double train_loss = 0;
-  double dev_loss = 0;          // without smoothing
-  ErrorCounts dev;              // greedy
-  double seconds = 0;           // training and evaluation
+  double dev_loss = 0;  // without smoothing
+  ErrorCounts dev;      // greedy
+  double seconds = 0;   // training and evaluation
   bool best = false;
 };
 
@@ -88,8 +88,8 @@ class Trainer {
   AdamW<float> optimizer_;
   std::string data_digest_;
 
-  Index epoch_ = 0;           // finished epochs
-  Index next_batch_ = 0;      // within the epoch under way
+  Index epoch_ = 0;                        // finished epochs
+  Index next_batch_ = 0;                   // within the epoch under way
   double loss_sum_ = 0, loss_tokens_ = 0;  // of the epoch under way
   double best_rate_ = 2.0;
   Index run_examples_ = 0, run_batches_ = 0;  // of this process, for speed

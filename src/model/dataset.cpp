@@ -115,7 +115,8 @@ std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, I
   std::vector<std::vector<Index>> batches;
   for (std::size_t at = 0; at < order.size(); at += static_cast<std::size_t>(batch)) {
     const std::size_t stop = std::min(order.size(), at + static_cast<std::size_t>(batch));
-    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(at), order.begin() + static_cast<std::ptrdiff_t>(stop));
+    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(at),
+                         order.begin() + static_cast<std::ptrdiff_t>(stop));
   }
   std::vector<Index> sequence(batches.size());
   std::iota(sequence.begin(), sequence.end(), Index{0});

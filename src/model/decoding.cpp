@@ -20,7 +20,9 @@ void log_softmax(const float* logits, Index classes, double* out) {
 // The search over one source. Its rows in the batch are live hypotheses.
 class Search {
  public:
-  Search(Index beam, double penalty, Index limit) : beam_(beam), penalty_(penalty), limit_(limit) { live_.push_back({}); }
+  Search(Index beam, double penalty, Index limit) : beam_(beam), penalty_(penalty), limit_(limit) {
+    live_.push_back({});
+  }
 
   Index rows() const { return done_ ? 0 : static_cast<Index>(live_.size()); }
   std::int64_t newest(Index row) const {
@@ -62,14 +64,17 @@ std::vector<Search::Candidate> Search::candidates(const std::vector<double>& log
   for (Index row = 0; row < static_cast<Index>(live_.size()); ++row)
     for (std::int64_t c = 0; c < classes; ++c) {
       if (c == Vocabulary::pad || c == Vocabulary::begin || c == Vocabulary::unknown) continue;
-      all.push_back({live_[static_cast<std::size_t>(row)].log_probability + log_p[static_cast<std::size_t>(row * classes + c)], row, c});
+      all.push_back(
+          {live_[static_cast<std::size_t>(row)].log_probability + log_p[static_cast<std::size_t>(row * classes + c)],
+           row, c});
     }
   const auto keep = std::min<std::size_t>(all.size(), static_cast<std::size_t>(2 * beam_));
   // Ties go to the smaller row and symbol, so that results never depend on the
   // sorting algorithm.
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(keep), all.end(),
                     [](const Candidate& a, const Candidate& b) {
-                      return a.log_p != b.log_p ? a.log_p > b.log_p : std::pair(a.row, a.symbol) < std::pair(b.row, b.symbol);
+                      return a.log_p != b.log_p ? a.log_p > b.log_p
+                                                : std::pair(a.row, a.symbol) < std::pair(b.row, b.symbol);
                     });
   all.resize(keep);
   return all;

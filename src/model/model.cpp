@@ -14,7 +14,15 @@ namespace detail {
 namespace {
 
 const char* name_of(NormPlace place) { return place == NormPlace::pre ? "pre" : "post"; }
-const char* name_of(Activation kind) { return kind == Activation::gelu ? "gelu" : "relu"; }
+const char* name_of(Activation kind) {
+  switch (kind) {
+    case Activation::none: return "none";
+    case Activation::relu: return "relu";
+    case Activation::gelu: return "gelu";
+    case Activation::gelu_tanh: return "gelu-tanh";
+  }
+  return "relu";
+}
 const char* name_of(PositionKind kind) { return kind == PositionKind::learned ? "learned" : "sinusoidal"; }
 
 template <class E>
@@ -36,7 +44,8 @@ Seq2SeqConfig config_from(const nlohmann::json& json) {
   config.layer.heads = positive(json, "heads");
   config.layer.hidden = positive(json, "hidden");
   config.layer.norm = from_name(json.at("norm").get<std::string>(), {NormPlace::pre, NormPlace::post});
-  config.layer.activation = from_name(json.at("activation").get<std::string>(), {Activation::relu, Activation::gelu});
+  config.layer.activation =
+      from_name(json.at("activation").get<std::string>(), {Activation::relu, Activation::gelu, Activation::gelu_tanh});
   config.layer.dropout = json.at("dropout").get<double>();
   config.layer.attention_dropout = json.at("attention_dropout").get<double>();
   config.encoder_layers = positive(json, "encoder_layers");

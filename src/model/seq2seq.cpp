@@ -29,7 +29,8 @@ Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index 
   source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
   target_embedding_ = Embedding<T>("decoder.embedding", target_vocabulary, width, random_);
   if (config.positions == PositionKind::learned)
-    for (auto& [name, table] : {std::pair{"encoder.positions", &source_positions_}, {"decoder.positions", &target_positions_}}) {
+    for (auto& [name, table] :
+         {std::pair{"encoder.positions", &source_positions_}, {"decoder.positions", &target_positions_}}) {
       *table = Parameter<T>(name, {config.max_length, width}, false);
       for (T& value : table->value.values()) value = static_cast<T>(0.7 * random_.normal());
     }

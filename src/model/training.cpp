@@ -98,8 +98,8 @@ Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, 
       optimizer_(model_.network->parameters(), config.adamw),
       data_digest_(digest(train) + "/" + digest(dev)) {
   if (config.batch < 1 || config.epochs < 1)
-    throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) + " and " +
-                        std::to_string(config.batch));
+    throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
+                        " and " + std::to_string(config.batch));
   const Index batches = (static_cast<Index>(train_.size()) + config.batch - 1) / config.batch;
   config_.schedule.total = batches * config.epochs;
 }
@@ -112,7 +112,8 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
-    Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train, dev);
+    Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
+                    dev);
     if (json.at("data") != trainer.data_digest_)
       throw FileError(folder + ": this run was trained on other data; give the same files as before");
     trainer.epoch_ = json.at("epoch");

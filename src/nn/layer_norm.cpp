@@ -47,7 +47,8 @@ template <class T>
 Var<T> LayerNorm<T>::forward(Tape<T>& tape, const Var<T>& x) {
   const Index width = gain.value.count(), rows = row_count(x->value);
   if (x->value.size(-1) != width)
-    throw ArgumentError(gain.name + ": input " + x->value.text() + " but the layer takes width " + std::to_string(width));
+    throw ArgumentError(gain.name + ": input " + x->value.text() + " but the layer takes width " +
+                        std::to_string(width));
   auto y = tape.node(Tensor<T>::uninitialised(x->value.shape()));
   const auto normed = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised(x->value.shape()));
   const auto inverse = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised({rows}));

@@ -38,6 +38,19 @@ T gelu_slope(T x) {
   return normal_distribution(x) + x * density;
 }
 
+// GELU by tanh, and its derivative: with t = tanh(u), (1 + t) / 2 + x / 2 * (1 - t^2) * u'.
+template <class T>
+T tanh_of(T x) {
+  return std::tanh(T(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + T(0.044715) * x * x * x));
+}
+
+template <class T>
+T gelu_tanh_slope(T x) {
+  const T t = tanh_of(x);
+  const T inner = T(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (T(1) + T(3 * 0.044715) * x * x);
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * inner;
+}
+
 // y += bias, then the activation. For GELU, `before` keeps what it saw.
 template <class T>
 void add_bias_and_activate(Tensor<T>& y, const Tensor<T>& bias, Activation activation, Tensor<T>* before) {
@@ -52,6 +65,8 @@ void add_bias_and_activate(Tensor<T>& y, const Tensor<T>& bias, Activation activ
         for (Index j = 0; j < width; ++j) values[j] = values[j] > 0 ? values[j] : T{0};
       else if (activation == Activation::gelu)
         for (Index j = 0; j < width; ++j) values[j] *= normal_distribution(values[j]);
+      else if (activation == Activation::gelu_tanh)
+        for (Index j = 0; j < width; ++j) values[j] *= T(0.5) * (T(1) + tanh_of(values[j]));
     }
   });
 }
@@ -63,8 +78,10 @@ void activation_backward(Tensor<T>& dy, const Tensor<T>& y, Activation activatio
   parallel_ranges(dy.count(), element_grain, [&](Index begin, Index end) {
     if (activation == Activation::relu)
       for (Index i = begin; i < end; ++i) dy[i] = y[i] > 0 ? dy[i] : T{0};
-    else
+    else if (activation == Activation::gelu)
       for (Index i = begin; i < end; ++i) dy[i] *= gelu_slope(before[i]);
+    else
+      for (Index i = begin; i < end; ++i) dy[i] *= gelu_tanh_slope(before[i]);
   });
 }
 
@@ -85,7 +102,8 @@ Var<T> Linear<T>::forward(Tape<T>& tape, const Var<T>& x, Activation activation)
   const Matrix<const T> w{weight.value.data(), in(), out()};
   detail::multiply(as_matrix(x->value), w, Matrix<T>{y->value.data(), row_count(y->value), out()});
   const auto before = std::make_shared<Tensor<T>>();
-  const bool keep = activation == Activation::gelu && tape.training();
+  const bool smooth = activation == Activation::gelu || activation == Activation::gelu_tanh;
+  const bool keep = smooth && tape.training();
   if (keep) *before = Tensor<T>::uninitialised(y->value.shape());
   add_bias_and_activate(y->value, bias.value, activation, keep ? before.get() : nullptr);
   tape.record([this, x, y, activation, before, w] {
@@ -126,7 +144,9 @@ Var<T> project_onto(Tape<T>& tape, const Var<T>& x, Parameter<T>& table) {
 
 template <class T>
 FeedForward<T>::FeedForward(const std::string& name, Index width, Index hidden, Random& random, Activation kind)
-    : first(name + ".first", width, hidden, random), second(name + ".second", hidden, width, random), activation(kind) {}
+    : first(name + ".first", width, hidden, random),
+      second(name + ".second", hidden, width, random),
+      activation(kind) {}
 
 template <class T>
 Var<T> FeedForward<T>::forward(Tape<T>& tape, const Var<T>& x) {

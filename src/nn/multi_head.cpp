@@ -174,9 +174,9 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   };
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
   const auto shape = shape3(q->value);
-  auto result = run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
-                    filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim),
-                    options_of(tape, call, 0.0));
+  auto result =
+      run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
+          filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options_of(tape, call, 0.0));
   take_weights(call, result);
   return out;
 }
@@ -239,8 +239,8 @@ void MultiHeadAttention<T>::collect(Parameters<T>& list) {
 template <class T>
 Tensor<T> project_heads(const Tensor<T>& x, const Tensor<T>& weights) {
   if (x.rank() != 2 || weights.rank() != 3 || weights.size(2) != x.size(1))
-    throw ArgumentError("project_heads: x " + x.text() + " needs weights [heads, d, " +
-                        std::to_string(x.size(-1)) + "], got " + weights.text());
+    throw ArgumentError("project_heads: x " + x.text() + " needs weights [heads, d, " + std::to_string(x.size(-1)) +
+                        "], got " + weights.text());
   const Index heads = weights.size(0), dim = weights.size(1), seq = x.size(0), width = x.size(1);
   Tensor<T> y({1, heads, seq, dim});
   for (Index h = 0; h < heads; ++h)
@@ -284,11 +284,11 @@ Tensor<T> concatenate_heads(const Tensor<T>& x) {
   return y;
 }
 
-#define REGARD_INSTANTIATE(T)                                                       \
-  template struct KeyValueCache<T>;                                                 \
-  template class MultiHeadAttention<T>;                                             \
-  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);             \
-  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);     \
+#define REGARD_INSTANTIATE(T)                                                   \
+  template struct KeyValueCache<T>;                                             \
+  template class MultiHeadAttention<T>;                                         \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);         \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index); \
   template Tensor<T> concatenate_heads(const Tensor<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)

@@ -1,0 +1,74 @@
+#include <cmath>
+
+#include "nn/matmul.h"
+#include "nn/node.h"
+#include "regard/error.h"
+#include "regard/layers.h"
+
+namespace regard {
+
+template <class T>
+RmsNorm<T>::RmsNorm(const std::string& name, Index width, double eps)
+    : gain(name + ".gain", {width}, false), epsilon(eps) {
+  gain.value.fill(T{1});
+}
+
+template <class T>
+Var<T> RmsNorm<T>::forward(Tape<T>& tape, const Var<T>& x) {
+  const Index width = gain.value.count(), rows = detail::row_count(x->value);
+  if (x->value.size(-1) != width)
+    throw ArgumentError(gain.name + ": input " + x->value.text() + " but the layer takes width " +
+                        std::to_string(width));
+  auto y = tape.node(Tensor<T>::uninitialised(x->value.shape()));
+  const auto normed = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised(x->value.shape()));
+  const auto inverse = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised({rows}));
+  detail::parallel_rows(rows, width, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const T* from = x->value.data() + row * width;
+      const T squares = detail::blocked_sum<T>(width, [&](Index j) { return from[j] * from[j]; });
+      const T scale = T{1} / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(epsilon));
+      (*inverse)[row] = scale;
+      T *n = normed->data() + row * width, *to = y->value.data() + row * width;
+      for (Index j = 0; j < width; ++j) {
+        n[j] = from[j] * scale;
+        to[j] = n[j] * gain.value[j];
+      }
+    }
+  });
+  tape.record([this, x, y, normed, inverse] {
+    if (!y->gradient.empty()) backward(*x, y->gradient, *normed, *inverse);
+  });
+  return y;
+}
+
+// With g = dy * gain: dx = inverse * (g - n * mean(g n)). `normed` becomes the
+// terms of gain's gradient on the way.
+template <class T>
+void RmsNorm<T>::backward(Node<T>& x, const Tensor<T>& dy, Tensor<T>& normed, const Tensor<T>& inverse) {
+  const Index width = gain.value.count(), rows = inverse.count();
+  const auto slot = detail::gradient_slot(x);
+  detail::parallel_rows(rows, width, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const T *d = dy.data() + row * width, *w = gain.value.data();
+      T *n = normed.data() + row * width, *to = slot.data + row * width;
+      const T moment =
+          detail::blocked_sum<T>(width, [&](Index j) { return d[j] * w[j] * n[j]; }) / static_cast<T>(width);
+      for (Index j = 0; j < width; ++j) {
+        const T value = inverse[row] * (d[j] * w[j] - n[j] * moment);
+        to[j] = slot.add ? to[j] + value : value;
+        n[j] *= d[j];
+      }
+    }
+  });
+  detail::add_column_sums(detail::Matrix<const T>{normed.data(), rows, width}, gain.gradient.data());
+}
+
+template <class T>
+void RmsNorm<T>::collect(Parameters<T>& list) {
+  list.push_back(&gain);
+}
+
+template class RmsNorm<float>;
+template class RmsNorm<double>;
+
+}  // namespace regard
