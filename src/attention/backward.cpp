@@ -105,7 +105,8 @@ void BackwardBlock::pack_keys() {
   const auto v = rows_of(call_.v, b_, kv_head_, key_, visible_keys_);
   keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, 1.0f, key_columns_);
   keys_finite_ &= kernels_.pack_interleaved(v, kernels_.column_tile, 1.0f, value_columns_);
-  kernels_.pack_panels(k, call_.scale, key_panels_);
+  // The scale may carry a finite number to infinity.
+  keys_finite_ &= kernels_.pack_panels(k, call_.scale, key_panels_);
 }
 
 void BackwardBlock::meet_chunk(const Spot& spot, Coverage coverage, Index step) {
@@ -132,7 +133,7 @@ bool BackwardBlock::pack_chunk(const Spot& spot) {
   const auto dout = rows_of(state_.dout, b_, spot.h, spot.row, spot.rows);
   bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, call_.scale, query_groups_);
   finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, dout_groups_);
-  kernels_.pack_panels(q, call_.scale, query_panels_);
+  finite &= kernels_.pack_panels(q, call_.scale, query_panels_);
   kernels_.pack_panels(dout, 1.0f, dout_panels_);
   return finite;
 }

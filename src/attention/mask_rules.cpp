@@ -177,7 +177,9 @@ Mask window(Index left, Index right) {
   if (left < -1 || right < -1)
     throw ArgumentError("window: left " + std::to_string(left) + " and right " + std::to_string(right) +
                         " must be at least 0, or -1 for an open side");
-  return Mask(std::make_shared<BandRule>(left, right));
+  // Wider than any sequence: open, so that position + width can't overflow.
+  constexpr Index widest = Index{1} << 61;
+  return Mask(std::make_shared<BandRule>(left < widest ? left : -1, right < widest ? right : -1));
 }
 
 Mask sliding_window(Index keys) {

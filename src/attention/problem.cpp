@@ -18,6 +18,16 @@ namespace {
 std::string text(const Sizes4& sizes) { return shape_text(sizes.data(), 4); }
 std::string text(Index number) { return std::to_string(number); }
 
+// Errors of masks, modifiers and the like begin with the call they came to.
+template <class F>
+void name_call(const char* call, F check) {
+  try {
+    check();
+  } catch (const ArgumentError& error) {
+    refuse(call, error.what());
+  }
+}
+
 void check_rectangle(const char* call, const Sizes& sizes, const Rectangle& want) {
   const auto inside = [](Index begin, Index count, Index size) {
     return begin >= 0 && count >= 0 && begin <= size - count;
@@ -42,7 +52,7 @@ void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> 
 
 void check_score(const char* call, const Sizes& sizes, const ScoreModifiers& score) {
   for (std::size_t i = 0; i < score.chain().size(); ++i) {
-    score.chain()[i]->check(sizes.q_heads);
+    name_call(call, [&] { score.chain()[i]->check(sizes.q_heads); });
     if (i > 0 && score.chain()[i]->kind() == ScoreModifier::Kind::softcap)
       refuse(call, "softcap must be the first score modifier, it is number " + text(static_cast<Index>(i) + 1));
   }
@@ -51,20 +61,22 @@ void check_score(const char* call, const Sizes& sizes, const ScoreModifiers& sco
 }  // namespace
 
 Sizes check_shapes(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v) {
-  const std::string shapes = " (q " + text(q) + ", k " + text(k) + ", v " + text(v) + ")";
-  if (q[3] == 0) refuse(call, "head_dim is 0" + shapes);
-  if (k[3] != q[3]) refuse(call, "k has head_dim " + text(k[3]) + " but q has " + text(q[3]) + shapes);
-  if (k[0] != q[0]) refuse(call, "k has batch " + text(k[0]) + " but q has " + text(q[0]) + shapes);
-  if (v[0] != q[0]) refuse(call, "v has batch " + text(v[0]) + " but q has " + text(q[0]) + shapes);
-  if (v[1] != k[1]) refuse(call, "v has " + text(v[1]) + " heads but k has " + text(k[1]) + shapes);
-  if (v[2] != k[2]) refuse(call, "v has kv_len " + text(v[2]) + " but k has " + text(k[2]) + shapes);
+  const std::string qs = "q " + text(q), ks = "k " + text(k), vs = "v " + text(v);
+  const std::string q_and_k = " (" + qs + ", " + ks + ")", q_and_v = " (" + qs + ", " + vs + ")";
+  const std::string k_and_v = " (" + ks + ", " + vs + ")";
+  if (q[3] == 0) refuse(call, "head_dim is 0" + q_and_k);
+  if (k[3] != q[3]) refuse(call, "k has head_dim " + text(k[3]) + " but q has " + text(q[3]) + q_and_k);
+  if (k[0] != q[0]) refuse(call, "k has batch " + text(k[0]) + " but q has " + text(q[0]) + q_and_k);
+  if (v[0] != q[0]) refuse(call, "v has batch " + text(v[0]) + " but q has " + text(q[0]) + q_and_v);
+  if (v[1] != k[1]) refuse(call, "v has " + text(v[1]) + " heads but k has " + text(k[1]) + k_and_v);
+  if (v[2] != k[2]) refuse(call, "v has kv_len " + text(v[2]) + " but k has " + text(k[2]) + k_and_v);
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
-    refuse(call, "q has " + text(q[1]) + " heads, not a multiple of the " + text(k[1]) + " heads of k" + shapes);
+    refuse(call, "q has " + text(q[1]) + " heads, not a multiple of the " + text(k[1]) + " heads of k" + q_and_k);
   return {q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
 }
 
 void check_facts(const char* call, const Sizes& sizes, const OptionFacts& facts) {
-  facts.mask->check({sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len});
+  name_call(call, [&] { facts.mask->check({sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len}); });
   check_score(call, sizes, *facts.score);
   const Sizes4 pairs{sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len};
   for (std::size_t axis = 0; facts.has_bias && axis < 4; ++axis)
@@ -77,7 +89,7 @@ void check_facts(const char* call, const Sizes& sizes, const OptionFacts& facts)
     refuse(call, "sink has " + text(static_cast<Index>(facts.sinks)) + " entries but q has " + text(sizes.q_heads) +
                      " heads");
   if (!std::isfinite(facts.scale)) refuse(call, "scale is not finite");
-  dropout_threshold(facts.dropout);
+  name_call(call, [&] { dropout_threshold(facts.dropout); });
   check_lengths(call, sizes, facts.kv_lengths);
   for (const Rectangle& want : facts.observe->rectangles) check_rectangle(call, sizes, want);
 }

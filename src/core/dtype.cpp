@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "regard/half.h"
@@ -31,6 +32,9 @@ constexpr std::array<TypeFacts, 13> types{{{DType::f64, "F64", 8},
 template <class Stored, class To, class Convert>
 Tensor<To> converted(const AnyTensor& tensor, Convert convert) {
   auto result = Tensor<To>::uninitialised(tensor.shape);
+  if (tensor.bytes.size() / sizeof(Stored) != static_cast<std::size_t>(result.count()))
+    throw ArgumentError(std::string("a tensor of ") + dtype_name(tensor.dtype) + " " + shape_text(tensor.shape) +
+                        " has " + std::to_string(tensor.bytes.size()) + " bytes");
   for (Index i = 0; i < result.count(); ++i) {
     Stored stored;
     std::memcpy(&stored, tensor.bytes.data() + static_cast<std::size_t>(i) * sizeof stored, sizeof stored);
@@ -54,6 +58,14 @@ Tensor<To> widened(const AnyTensor& tensor, const std::string& what, const char*
 template <class Stored>
 Tensor<std::int64_t> integers(const AnyTensor& tensor) {
   return converted<Stored, std::int64_t>(tensor, [](Stored x) { return static_cast<std::int64_t>(x); });
+}
+
+Tensor<std::int64_t> unsigned_integers(const AnyTensor& tensor, const std::string& what) {
+  return converted<std::uint64_t, std::int64_t>(tensor, [&](std::uint64_t x) {
+    if (x > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      throw ArgumentError(what + " holds " + std::to_string(x) + ", more than 63 bits can hold");
+    return static_cast<std::int64_t>(x);
+  });
 }
 
 template <class T>
@@ -90,7 +102,7 @@ Tensor<std::int64_t> to_int64(const AnyTensor& tensor, const std::string& what) 
     case DType::i32: return integers<std::int32_t>(tensor);
     case DType::i16: return integers<std::int16_t>(tensor);
     case DType::i8: return integers<std::int8_t>(tensor);
-    case DType::u64: return integers<std::uint64_t>(tensor);
+    case DType::u64: return unsigned_integers(tensor, what);
     case DType::u32: return integers<std::uint32_t>(tensor);
     case DType::u16: return integers<std::uint16_t>(tensor);
     case DType::u8: return integers<std::uint8_t>(tensor);

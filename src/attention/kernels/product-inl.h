@@ -164,9 +164,8 @@ bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
     for (Index row = 0; row < from.rows; ++row, to += kColumnTile) {
       const float* source = from.data + row * from.row_stride + start * from.depth_stride;
       for (Index i = 0; i < count; ++i) {
-        const float value = source[i * from.depth_stride];
-        finite &= IsFinite(value);
-        to[i] = value * scale;
+        to[i] = source[i * from.depth_stride] * scale;
+        finite &= IsFinite(to[i]);
       }
       for (Index i = count; i < kColumnTile; ++i) to[i] = 0.0f;
     }

@@ -108,7 +108,9 @@ void RunWeights(const Tile& tile, const float* row_max, const float* row_sum) {
   ForEachVector(tile, [&](V score, Index i, Index) HWY_ATTR {
     const float top = row_max[i] == -kInfinity ? 0.0f : row_max[i];
     const float sum = row_sum[i] == 0.0f ? 1.0f : row_sum[i];
-    return hn::Div(ExpNegative(d, hn::Sub(score, hn::Set(d, top))), hn::Set(d, sum));
+    const V weight = hn::Div(ExpNegative(d, hn::Sub(score, hn::Set(d, top))), hn::Set(d, sum));
+    // 0 where hidden, also in a row whose sum is NaN.
+    return hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), weight);
   });
 }
 
@@ -125,7 +127,10 @@ void RunSoftmaxGradient(const SoftmaxGradient& g) {
     const V lse = hn::Set(d, g.lse[i] == -kInfinity ? kInfinity : g.lse[i]);
     const V shared = hn::Set(d, g.shared[i]);
     for (Index j = 0; j < g.weights.keys; j += kLanes) {
-      const V weight = ExpNegative(d, hn::Sub(hn::LoadU(d, weights + j), lse));
+      // Hidden pairs stay at 0 also where a visible NaN made the whole lse NaN.
+      const V score = hn::LoadU(d, weights + j);
+      const V weight =
+          hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), ExpNegative(d, hn::Sub(score, lse)));
       const auto hidden = hn::Eq(weight, hn::Zero(d));
       V dweight = hn::LoadU(d, gradients + j);
       if (keep) {
