@@ -15,8 +15,8 @@ struct Answer {
 
 struct Question {
   Inputs in = random_inputs(
-      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 200, .kv_len = 290, .head_dim = 16, .value_dim = 16});
-  Tensor<float> dout = normal({2, 4, 200, 16}, 9);
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 130, .kv_len = 290, .head_dim = 16, .value_dim = 16});
+  Tensor<float> dout = normal({2, 4, 130, 16}, 9);
   Tensor<float> bias;
   std::vector<float> sink{0.1f, 0.2f, -0.3f, 1.0f}, slopes = alibi_slopes(4);
 
@@ -56,8 +56,8 @@ class ThreadCount : public ::testing::Test {
 
 TEST_F(ThreadCount, changes_no_bit_forward_or_backward) {
   on_each_instruction_set([] {
-    for (const Shape& shape : {Shape{2, 4, 200, 290}, Shape{1, 4, 1, 290}, Shape{2, 1, 200, 290}, Shape{1, 1, 200, 1},
-                               Shape{1, 4, 200, 1}, Shape{1, 1, 1, 1}}) {
+    for (const Shape& shape : {Shape{2, 4, 130, 290}, Shape{1, 4, 1, 290}, Shape{2, 1, 130, 290}, Shape{1, 1, 130, 1},
+                               Shape{1, 4, 130, 1}, Shape{1, 1, 1, 1}}) {
       const Question question(shape);
       set_threads(1);
       const Answer one = question.ask();
