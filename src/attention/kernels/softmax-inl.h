@@ -129,8 +129,7 @@ void RunSoftmaxGradient(const SoftmaxGradient& g) {
     for (Index j = 0; j < g.weights.keys; j += kLanes) {
       // Hidden pairs stay at 0 also where a visible NaN made the whole lse NaN.
       const V score = hn::LoadU(d, weights + j);
-      const V weight =
-          hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), ExpNegative(d, hn::Sub(score, lse)));
+      const V weight = hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), ExpNegative(d, hn::Sub(score, lse)));
       const auto hidden = hn::Eq(weight, hn::Zero(d));
       V dweight = hn::LoadU(d, gradients + j);
       if (keep) {
