@@ -88,10 +88,10 @@ class Trainer {
   AdamW<float> optimizer_;
   std::string data_digest_;
 
-  Index epoch_ = 0;                        // finished epochs
-  Index next_batch_ = 0;                   // within the epoch under way
-  double loss_sum_ = 0, loss_tokens_ = 0;  // of the epoch under way
-  double best_rate_ = 2.0;
+  Index epoch_ = 0;                           // finished epochs
+  Index next_batch_ = 0;                      // within the epoch under way
+  double loss_sum_ = 0, loss_tokens_ = 0;     // of the epoch under way
+  double best_rate_ = -1;                     // symbol error rate of the saved model; negative: none yet
   Index run_examples_ = 0, run_batches_ = 0;  // of this process, for speed
   double run_seconds_ = 0;
 };

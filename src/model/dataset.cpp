@@ -103,6 +103,7 @@ Batch make_batch(const std::vector<const Encoded*>& examples) {
 
 std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, Index batch, std::uint64_t seed,
                                              std::uint64_t epoch) {
+  if (batch < 1) throw ArgumentError("plan_batches: batch must be at least 1, got " + std::to_string(batch));
   Random random(seed, epoch);
   std::vector<Index> order(data.size());
   std::iota(order.begin(), order.end(), Index{0});

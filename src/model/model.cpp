@@ -105,16 +105,27 @@ nlohmann::json read_json(const std::string& path) {
   }
 }
 
-void load_parameters(const TensorFile& file, const std::string& prefix, const Parameters<float>& parameters) {
-  for (Parameter<float>* parameter : parameters) {
-    const std::string name = prefix + parameter->name;
-    const auto found = file.tensors.find(name);
-    if (found == file.tensors.end()) throw FileError(file.path + ": tensor " + name + " is missing");
-    if (found->second.shape != parameter->value.shape())
-      throw FileError(file.path + ": tensor " + name + " has shape " + shape_text(found->second.shape) +
-                      " but the model needs " + parameter->value.text());
-    parameter->value = to_float(found->second, file.path + ": tensor " + name);
+Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const Shape& shape) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) throw FileError(file.path + ": tensor " + name + " is missing");
+  if (found->second.shape != shape)
+    throw FileError(file.path + ": tensor " + name + " has shape " + shape_text(found->second.shape) +
+                    " but the model needs " + shape_text(shape));
+  try {
+    return to_float(found->second, file.path + ": tensor " + name);
+  } catch (const ArgumentError& error) {
+    throw FileError(error.what());
   }
+}
+
+void load_parameters(const TensorFile& file, const std::string& prefix, const Parameters<float>& parameters) {
+  for (Parameter<float>* parameter : parameters)
+    parameter->value = load_tensor(file, prefix + parameter->name, parameter->value.shape());
+}
+
+// Names come from command lines and folders, which need not be UTF-8.
+std::string json_text(const nlohmann::json& json) {
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void refuse_strangers(const TensorFile& file, const Parameters<float>& parameters) {
@@ -152,7 +163,7 @@ void save_model(const Model& model, const std::string& folder, DType dtype) {
   for (const Parameter<float>* parameter : model.network->parameters())
     file.tensors[parameter->name] = any_tensor(parameter->value, dtype);
   write_safetensors(folder + "/model.safetensors", file);
-  write_file(folder + "/model.json", detail::model_json(model).dump(1) + "\n");
+  write_file(folder + "/model.json", detail::json_text(detail::model_json(model)));
 }
 
 Model load_model(const std::string& folder) {
@@ -166,6 +177,7 @@ Model load_model(const std::string& folder) {
 
 std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
                                const DecodingOptions& options, Index batch) {
+  if (batch < 1) throw ArgumentError("answer: batch must be at least 1, got " + std::to_string(batch));
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -221,6 +233,7 @@ Trace record_trace(const Model& model, const std::string& text, const std::vecto
   Trace trace;
   trace.model = model.name;
   trace.source = source_symbols(text, model.words);
+  if (trace.source.empty()) throw ArgumentError("record_trace: the text is empty");
   std::vector<std::int64_t> input{Vocabulary::begin}, produced = output;
   input.insert(input.end(), output.begin(), output.end());
   produced.push_back(Vocabulary::end);

@@ -15,8 +15,14 @@ Model model_from_json(const nlohmann::json& json, const std::string& path);
 // Reads and parses; throws FileError naming the path.
 nlohmann::json read_json(const std::string& path);
 
-// Copies tensors into parameters by name; throws FileError for a missing or
-// ill-shaped one. Names carry `prefix` in the file.
+// The text of a file; bytes that are no UTF-8 become U+FFFD.
+std::string json_text(const nlohmann::json& json);
+
+// Throws FileError naming file and tensor for one that is missing, of another
+// shape or no floating-point type.
+Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const Shape& shape);
+
+// Copies tensors into parameters by name, as load_tensor does. Names carry `prefix` in the file.
 void load_parameters(const TensorFile& file, const std::string& prefix, const Parameters<float>& parameters);
 
 // Throws FileError for a tensor that is no parameter's.

@@ -1,5 +1,6 @@
 #include "regard/training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -29,9 +30,22 @@ std::string digest(const Dataset& data) {
   return std::to_string(hash);
 }
 
+std::string digest_of_both(const Dataset& train, const Dataset& dev) { return digest(train) + "/" + digest(dev); }
+
+// Refuses what the model could not take: better now than after an epoch.
+void check_length(const Example& example, const Encoded& encoded, Index largest) {
+  const auto longest = static_cast<Index>(std::max(encoded.source.size(), encoded.target.size() + 1));
+  if (longest > largest)
+    throw ArgumentError("training: \"" + example.text + "\" needs " + std::to_string(longest) +
+                        " symbols, the end included, but the model's longest sequence is " + std::to_string(largest));
+}
+
 std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   std::vector<Encoded> all;
-  for (const Example& example : data.examples) all.push_back(encode(example, model.source, model.target));
+  for (const Example& example : data.examples) {
+    all.push_back(encode(example, model.source, model.target));
+    check_length(example, all.back(), model.config.max_length);
+  }
   return all;
 }
 
@@ -96,7 +110,7 @@ Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, 
       dev_(encode_all(dev, model_)),
       questions_(group_references(dev)),
       optimizer_(model_.network->parameters(), config.adamw),
-      data_digest_(digest(train) + "/" + digest(dev)) {
+      data_digest_(digest_of_both(train, dev)) {
   if (config.batch < 1 || config.epochs < 1)
     throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
                         " and " + std::to_string(config.batch));
@@ -112,10 +126,10 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
+    if (json.at("data") != digest_of_both(train, dev))
+      throw FileError(folder + ": this run was trained on other data; give the same files as before");
     Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
                     dev);
-    if (json.at("data") != trainer.data_digest_)
-      throw FileError(folder + ": this run was trained on other data; give the same files as before");
     trainer.epoch_ = json.at("epoch");
     trainer.next_batch_ = json.at("next_batch");
     trainer.loss_sum_ = json.at("loss_sum");
@@ -125,6 +139,8 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
     trainer.load_state();
     return trainer;
   } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + error.what() + ")");
+  } catch (const ArgumentError& error) {
     throw FileError(path + ": not a training state (" + error.what() + ")");
   }
 }
@@ -197,7 +213,7 @@ EpochReport Trainer::evaluate() {
   }
   report.dev_loss = total.mean();
   report.dev = evaluate_answers(model_, questions_, {});
-  report.best = report.dev.symbol_error_rate() < best_rate_;
+  report.best = best_rate_ < 0 || report.dev.symbol_error_rate() < best_rate_;
   return report;
 }
 
@@ -243,7 +259,7 @@ void Trainer::save_state() const {
                             {"loss_tokens", loss_tokens_},
                             {"best_rate", best_rate_},
                             {"steps", optimizer_.steps}};
-  write_file(folder_ + "/training.json", json.dump(1) + "\n");
+  write_file(folder_ + "/training.json", detail::json_text(json));
 }
 
 void Trainer::load_state() {
@@ -254,8 +270,9 @@ void Trainer::load_state() {
   const auto& parameters = optimizer_.parameters();
   detail::load_parameters(file, "value.", parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    optimizer_.first_moments[i] = to_float(file.at("first." + parameters[i]->name), file.path);
-    optimizer_.second_moments[i] = to_float(file.at("second." + parameters[i]->name), file.path);
+    const auto& [name, shape] = std::pair(parameters[i]->name, parameters[i]->value.shape());
+    optimizer_.first_moments[i] = detail::load_tensor(file, "first." + name, shape);
+    optimizer_.second_moments[i] = detail::load_tensor(file, "second." + name, shape);
   }
 }
 

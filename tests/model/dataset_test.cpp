@@ -1,0 +1,95 @@
+#include "regard/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "model/folder.h"
+#include "regard/error.h"
+
+namespace regard {
+namespace {
+
+using testing::Folder;
+using Symbols = std::vector<std::string>;
+
+TEST(ReadTsv, reads_sources_by_character_and_targets_by_space) {
+  const Folder folder;
+  const auto data = read_tsv(folder.write("a.tsv", "né\tN EY\r\n\nxy\tK  S\n"));
+  ASSERT_EQ(data.examples.size(), 2u);
+  EXPECT_EQ(data.examples[0].source, (Symbols{"n", "é"}));
+  EXPECT_EQ(data.examples[0].target, (Symbols{"N", "EY"}));
+  EXPECT_EQ(data.examples[1].target, (Symbols{"K", "S"}));
+}
+
+TEST(ReadTsv, a_bad_line_is_an_error_with_file_and_number_or_is_counted) {
+  const Folder folder;
+  for (const std::string bad : {"no tab", "two\ttabs\there", "\tN", "x\t", "x\t  ", "x\xff\tN", "x\tN\xff"}) {
+    const auto path = folder.write("bad.tsv", "a\tA\n" + bad + "\nb\tB\n");
+    try {
+      read_tsv(path);
+      FAIL() << bad;
+    } catch (const FileError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(path + ", line 2"), std::string::npos) << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    }
+    const auto data = read_tsv(path, {.skip_bad = true});
+    EXPECT_EQ(data.examples.size(), 2u);
+    EXPECT_EQ(data.skipped, 1);
+  }
+}
+
+TEST(ReadTsv, a_missing_or_empty_file_is_an_error) {
+  const Folder folder;
+  EXPECT_THROW(read_tsv(folder / "none.tsv"), FileError);
+  EXPECT_THROW(read_tsv(folder.write("empty.tsv", "\n\n")), FileError);
+}
+
+TEST(GroupReferences, lines_with_one_source_are_references_of_one_question) {
+  const Folder folder;
+  const auto data = read_tsv(folder.write("a.tsv", "b\tB\na\tX Y\nb\tC\n"));
+  const auto questions = group_references(data);
+  ASSERT_EQ(questions.size(), 2u);
+  EXPECT_EQ(questions[0].text, "b");
+  EXPECT_EQ(questions[0].references, (std::vector<Symbols>{{"B"}, {"C"}}));
+  EXPECT_EQ(questions[1].references, (std::vector<Symbols>{{"X", "Y"}}));
+}
+
+// The decoder reads begin, then the target; it is to produce the target, then
+// end. Pads are right of everything and are no targets.
+TEST(MakeBatch, shifts_the_target_by_one_and_pads_on_the_right) {
+  const Encoded a{{7, 8, 9}, {5}}, b{{7}, {5, 6}};
+  const auto batch = make_batch({&a, &b});
+  const auto list = [](const Tensor<std::int64_t>& x) {
+    return std::vector<std::int64_t>(x.values().begin(), x.values().end());
+  };
+  EXPECT_EQ(list(batch.source), (std::vector<std::int64_t>{7, 8, 9, 7, 0, 0}));
+  EXPECT_EQ(list(batch.input), (std::vector<std::int64_t>{1, 5, 0, 1, 5, 6}));
+  EXPECT_EQ(list(batch.target), (std::vector<std::int64_t>{5, 2, 0, 5, 6, 2}));
+}
+
+TEST(PlanBatches, holds_every_example_once_by_about_equal_length) {
+  std::vector<Encoded> data;
+  for (int i = 0; i < 1000; ++i)
+    data.push_back({std::vector<std::int64_t>(static_cast<std::size_t>(1 + i * 7 % 13), 4), {4}});
+  const auto plan = plan_batches(data, 64, 1, 0);
+  std::set<Index> seen;
+  for (const auto& batch : plan) {
+    std::size_t shortest = 99, longest = 0;
+    for (Index i : batch) {
+      EXPECT_TRUE(seen.insert(i).second);
+      shortest = std::min(shortest, data[static_cast<std::size_t>(i)].source.size());
+      longest = std::max(longest, data[static_cast<std::size_t>(i)].source.size());
+    }
+    EXPECT_LE(longest - shortest, 1u);
+  }
+  EXPECT_EQ(seen.size(), 1000u);
+  EXPECT_EQ(plan_batches(data, 64, 1, 0), plan);
+  EXPECT_NE(plan_batches(data, 64, 1, 1), plan);
+  EXPECT_NE(plan_batches(data, 64, 2, 0), plan);
+}
+
+}  // namespace
+}  // namespace regard
