@@ -1,0 +1,166 @@
+"""regard train, eval and run from the outside: a tiny model from nothing, and
+everything that can be wrong on the way."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from regard import Case
+
+SIZES = {"--layers": "1", "--model-dim": "16", "--heads": "2", "--hidden": "16", "--batch": "8", "--threads": "1"}
+
+
+def pairs(first, last):
+    """Numbers spelled in letters; the target repeats the letters as capitals."""
+    lines = []
+    for number in range(first, last):
+        letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
+        lines.append(letters + "\t" + " ".join(letters.upper()) + "\n")
+    return "".join(lines)
+
+
+class TrainCase(Case):
+    def setUp(self):
+        super().setUp()
+        shutil.rmtree(self.folder)
+        self.folder = tempfile.mkdtemp(prefix="regard-test-")
+        self.data = tempfile.mkdtemp(prefix="regard-data-")
+        self.train = self.file("train.tsv", pairs(0, 60))
+        self.dev = self.file("dev.tsv", pairs(60, 70))
+        self.out = os.path.join(self.data, "model")
+
+    def tearDown(self):
+        super().tearDown()
+        shutil.rmtree(self.data)
+
+    def file(self, name, text):
+        path = os.path.join(self.data, name)
+        with open(path, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def arguments(self, *more):
+        sizes = [word for flag, value in SIZES.items() if flag not in more for word in (flag, value)]
+        return ["train", "--train", self.train, "--dev", self.dev, "--out", self.out, *sizes, *more]
+
+
+class Train(TrainCase):
+    def test_a_run_leaves_a_model_that_answers_and_is_measured(self):
+        text = self.works(*self.arguments("--epochs", "2"))
+        self.assertIn("60 pairs", text)
+        self.assertIn("epoch 2/2", text)
+        self.assertNotIn("\r", text, "no progress bar in a file")
+        line = self.works("run", "ab", "--model", self.out, "--threads", "1")
+        self.assertTrue(line.startswith("ab\t"))
+        report = json.loads(self.works("eval", "--model", self.out, "--data", self.dev, "--json", "--beam", "2"))
+        self.assertEqual(report["sequences"], 10)
+        self.assertEqual(report["symbols"], 20)
+        self.assertAlmostEqual(report["symbol_error_rate"], report["symbol_errors"] / 20)
+        self.assertIn("symbol error rate", self.works("eval", "--model", self.out, "--data", self.dev))
+
+    def test_a_run_goes_on_and_is_not_begun_twice(self):
+        self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
+        text = self.fails(2, *self.arguments("--epochs", "2"), says=["--resume"])
+        self.assertIn(self.out, text)
+        self.assertIn("epoch 2/2", self.works(*self.arguments("--resume")))
+
+    def test_a_bad_line_is_named_or_skipped_and_counted(self):
+        self.train = self.file("bad.tsv", pairs(0, 20) + "no tab here\n" + pairs(20, 30))
+        self.fails(1, *self.arguments(), says=[self.train, "line 21", "--skip-bad"])
+        self.assertIn("1 bad lines", self.works(*self.arguments("--epochs", "1", "--skip-bad")))
+
+    def test_invalid_utf8_is_a_bad_line(self):
+        self.train = self.file("bad.tsv", b"a\tA\n\xff\xfe\tB\n")
+        self.fails(1, *self.arguments(), says=["line 2", "UTF-8"])
+
+    def test_wrong_use_is_one_line(self):
+        self.fails(2, "train", "--train", self.train, says=["--dev"])
+        self.fails(1, *self.arguments("--heads", "3"), says=["16", "3"])
+        self.fails(2, *self.arguments("--epochs", "0"), says=["--epochs"])
+        self.fails(2, *self.arguments("--dtype", "int8"), says=["int8"])
+        self.fails(1, "train", "--train", self.train + "x", "--dev", self.dev, "--out", self.out, says=[self.train + "x"])
+        self.fails(1, *self.arguments("--resume"), says=["training.json"])
+
+    def test_resuming_on_other_data_is_refused(self):
+        self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
+        self.train = self.dev
+        self.fails(1, *self.arguments("--resume"), says=["other data"])
+
+    def test_an_interrupt_is_a_clean_stop(self):
+        process = subprocess.Popen([os.environ["REGARD"], *self.arguments("--epochs", "5000")], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        deadline = time.time() + 30
+        while not os.path.exists(os.path.join(self.out, "training.json")) and time.time() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn("--resume", out)
+        self.assertTrue(self.works("run", "ab", "--model", self.out).startswith("ab\t"))
+        self.works(*self.arguments("--resume", "--stop-after", "1"))
+
+    def test_a_full_disk_keeps_the_old_model(self):
+        if os.geteuid() != 0 or shutil.which("mount") is None:
+            self.skipTest("needs a small file system of its own")
+        os.mkdir(self.out)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", self.out]).returncode != 0:
+            self.skipTest("can't mount one here")
+        try:
+            self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
+            before = self.works("run", "ab", "--model", self.out)
+            with open(os.path.join(self.out, "filler"), "wb", buffering=0) as filler:
+                try:
+                    while True:
+                        filler.write(b"x" * 1024)
+                except OSError:
+                    pass
+            run = self.regard(*self.arguments("--resume"))
+            self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+            self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+            self.assertEqual(self.works("run", "ab", "--model", self.out), before)
+            os.remove(os.path.join(self.out, "filler"))
+            self.works(*self.arguments("--resume"))
+        finally:
+            subprocess.run(["umount", self.out], check=True)
+
+
+class Run(TrainCase):
+    def setUp(self):
+        super().setUp()
+        self.works(*self.arguments("--epochs", "1"))
+
+    def test_unknown_characters_are_run_and_shown(self):
+        run = self.regard("run", "aXb", "--model", self.out)
+        self.assertEqual(run.returncode, 0)
+        self.assertTrue(run.stdout.startswith("aXb\t"))
+        self.assertIn("X", run.stderr)
+        self.assertEqual(run.stderr.count("\n"), 1)
+        report = json.loads(self.regard("run", "aXb", "--model", self.out, "--json").stdout)
+        self.assertEqual(report[0]["unknown"], ["X"])
+        self.assertLess(report[0]["log_probability"], 0)
+
+    def test_empty_text_and_invalid_utf8_are_errors(self):
+        self.fails(2, "run", "a", "", "--model", self.out, says=["2", "empty"])
+        run = subprocess.run([os.environ["REGARD"], "run", b"a\xff", "--model", self.out], capture_output=True)
+        self.assertIn(run.returncode, (1, 2))
+        self.assertIn(b"UTF-8", run.stderr)
+        self.assertEqual(run.stderr.count(b"\n"), 1)
+
+    def test_a_missing_or_cut_model_is_an_error_that_names_the_file(self):
+        self.fails(1, "run", "a", "--model", self.out + "x", says=[self.out + "x"])
+        path = os.path.join(self.out, "model.safetensors")
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) // 2)
+        self.fails(1, "run", "a", "--model", self.out, says=[path])
+        self.fails(1, "eval", "--model", self.out, "--data", self.dev, says=[path])
+
+    def test_a_longer_text_than_the_model_takes_is_an_error(self):
+        self.fails(1, "run", "a" * 300, "--model", self.out, says=["300", "256"])
+
+
+if __name__ == "__main__":
+    unittest.main()
