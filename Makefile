@@ -21,8 +21,8 @@ packages:
 demo: cli
 	@mkdir -p $(OUT)
 	@$(BUILD)/regard view $(WORD)
-	@$(BUILD)/regard view $(WORD) --kind cross --layer 2 --format svg -o $(OUT)/$(WORD).svg
-	@$(BUILD)/regard view $(WORD) --kind cross --layer 2 --format png -o $(OUT)/$(WORD).png
+	@$(BUILD)/regard view $(WORD) --kind cross --layer 1 --format svg -o $(OUT)/$(WORD).svg
+	@$(BUILD)/regard view $(WORD) --kind cross --layer 1 --format png -o $(OUT)/$(WORD).png
 
 cli: packages
 	@mkdir -p build

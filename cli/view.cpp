@@ -28,7 +28,7 @@ struct Arguments {
   Index beam = 1;
   int width = 0;
   double inches = column_inches;
-  bool transparent = false;
+  bool transparent = false, lines = false, contents = false;
 };
 
 std::optional<std::string> variable(const char* name) {
@@ -154,17 +154,42 @@ AttentionKind figure_kind(const Arguments& a, const Trace& trace) {
   return a.kinds.empty() ? kinds_of(a, trace).back() : kind_from_name(a.kinds.front());
 }
 
-void write_figure(const Arguments& a, const Trace& trace) {
-  const AttentionKind kind = figure_kind(a, trace);
+// The command that draws the picture again, for its caption.
+std::string command_line(const Arguments& a, AttentionKind kind, const Trace& trace) {
+  std::string command = "regard view ";
+  command += a.load.empty() ? "\"" + a.texts.front() + "\"" : "--trace " + a.load;
+  command += fmt::format(" --kind {}", kind_name(kind));
+  if (a.head == "all") return command + " --head all";
+  return command + fmt::format(" --layer {} --head {}", layer_of(a, trace, kind), a.head.empty() ? "mean" : a.head);
+}
+
+std::string figure(const Arguments& a, const Trace& trace, AttentionKind kind) {
   const FigureFormat format = figure_format("." + a.format);
   const FigureOptions options{.width_inches = a.inches, .transparent = a.transparent};
-  const bool grid = a.head == "all";
-  if (grid && a.layer) throw UsageError("--head all draws every layer: leave --layer out, or name one head");
-  const std::string bytes = grid ? figure_grid(heat_grid(trace, kind, map_options(a)), format, options)
-                                 : figure_matrix(maps_of(a, trace, kind).front(), format, options);
+  const std::string command = "; " + command_line(a, kind, trace);
+  if (a.head == "all") {
+    HeatGrid grid = heat_grid(trace, kind, map_options(a));
+    grid.caption += command;
+    return figure_grid(grid, format, options);
+  }
+  HeatMap map = maps_of(a, trace, kind).front();
+  map.caption += command;
+  return a.lines ? figure_lines(map, format, options) : figure_matrix(map, format, options);
+}
+
+void write_figure(const Arguments& a, const Trace& trace) {
+  const AttentionKind kind = figure_kind(a, trace);
+  if (a.head == "all" && a.layer) throw UsageError("--head all draws every layer: leave --layer out, or name one head");
+  if (a.head == "all" && a.lines) throw UsageError("--lines draws one head: name it, or say --head mean");
+  const std::string bytes = figure(a, trace, kind);
   const std::string path = a.out.empty() ? fmt::format("attention-{}.{}", kind_name(kind), a.format) : a.out;
   write_file(path, bytes);
-  fmt::print("wrote {} ({}, {} bytes)\n", path, grid ? "all layers and heads" : kind_title(kind), bytes.size());
+  fmt::print("wrote {} ({}{}, {} bytes)\n", path, kind_title(kind), a.head == "all" ? ", all layers and heads" : "",
+             bytes.size());
+}
+
+void print_contents(const Arguments& a, const Trace& trace) {
+  fmt::print("{}\n", a.format == "json" ? trace_contents_json(trace) : terminal_contents(trace));
 }
 
 void write_json(const Arguments& a, const Trace& trace) {
@@ -179,14 +204,20 @@ void write_json(const Arguments& a, const Trace& trace) {
 }
 
 void view(const Arguments& a) {
-  if (a.format == "term" && !a.out.empty()) throw UsageError("-o goes with --format svg, png, pdf or json");
+  const bool is_figure = a.format != "term" && a.format != "json";
+  if (!a.out.empty() && (a.format == "term" || a.contents))
+    throw UsageError("-o goes with --format svg, png, pdf or json");
+  if (a.lines && !is_figure) throw UsageError("--lines goes with --format svg, png or pdf");
+  if (a.contents && is_figure) throw UsageError("--contents goes with --format term or json");
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
     throw UsageError("figures, JSON and --save-trace take one TEXT at a time");
   if (!a.save.empty()) save_trace(all.front(), a.save);
   for (const Trace& trace : all) {
-    if (a.format == "term")
+    if (a.contents)
+      print_contents(a, trace);
+    else if (a.format == "term")
       print_terminal(a, trace);
     else if (a.format == "json")
       write_json(a, trace);
@@ -211,6 +242,8 @@ void add_looks(CLI::App& command, Arguments& a) {
   command.add_option("--inches", a.inches, "Width of a figure: 3.25 is one column of a paper, 6.75 both")
       ->check(CLI::Range(1.0, 100.0))
       ->capture_default_str();
+  command.add_flag("--lines", a.lines, "Figure of lines between queries and keys instead of a matrix");
+  command.add_flag("--contents", a.contents, "Only list which layers and heads there are");
   command.add_flag("--transparent", a.transparent, "Figure without a white ground");
 }
 

@@ -145,7 +145,7 @@ TEST(Run, data_longer_than_the_model_is_refused_before_the_first_step) {
   EXPECT_NO_THROW(train_on(longer, reversals(10, 2)));
 }
 
-// 16 steps an epoch. Guessing among five letters and the end costs ln 6 = 1.79
+// 7 steps an epoch. Guessing among five letters and the end costs ln 6 = 1.79
 // nats a symbol.
 TEST(Run, a_small_model_learns_to_reverse_and_a_beam_finds_no_less_than_greedy) {
   const Folder folder;
@@ -158,11 +158,11 @@ TEST(Run, a_small_model_learns_to_reverse_and_a_beam_finds_no_less_than_greedy) 
   EpochReport last;
   TrainingObserver observer;
   observer.epoch = [&](const EpochReport& r) { last = r; };
-  Trainer(folder / "run", config, sizes, reversals(500, 1), reversals(60, 2), false, "toy").run(observer);
-  EXPECT_LT(last.train_loss, 0.1);
-  EXPECT_LT(last.dev_loss, 0.3);
+  Trainer(folder / "run", config, sizes, reversals(200, 1, 3), reversals(30, 2, 3), false, "toy").run(observer);
+  EXPECT_LT(last.train_loss, 0.3);
+  EXPECT_LT(last.dev_loss, 0.6);
   const Model model = load_model(folder / "run");
-  for (const Question& question : group_references(reversals(20, 2))) {
+  for (const Question& question : group_references(reversals(10, 2, 3))) {
     const auto ids = model.source_ids(question.text);
     const auto greedy = answer(model, {ids}, {.length_penalty = 0});
     const auto beam = answer(model, {ids}, {.beam = 4, .length_penalty = 0});
