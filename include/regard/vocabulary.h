@@ -37,6 +37,9 @@ class Vocabulary {
 // the byte offset where the text is not valid UTF-8.
 std::vector<std::string> characters(const std::string& text);
 
+// The pieces of a text between spaces; none of them empty.
+std::vector<std::string> split_spaces(const std::string& text);
+
 // What a model reads of a text: its characters, or with `words`, where the text
 // contains a space, its space-separated words.
 std::vector<std::string> source_symbols(const std::string& text, bool words);

@@ -11,16 +11,6 @@
 namespace regard {
 namespace {
 
-std::vector<std::string> split_spaces(const std::string& text) {
-  std::vector<std::string> result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t stop = std::min(text.find(' ', at), text.size());
-    if (stop > at) result.push_back(text.substr(at, stop - at));
-    at = stop + 1;
-  }
-  return result;
-}
-
 // Throws ArgumentError saying what is wrong with the line.
 Example parse_line(const std::string& line, bool words) {
   const auto tab = line.find('\t');

@@ -52,9 +52,7 @@ std::vector<std::string> characters(const std::string& text) {
   return result;
 }
 
-std::vector<std::string> source_symbols(const std::string& text, bool words) {
-  if (!words || text.find(' ') == std::string::npos) return characters(text);
-  characters(text);  // refuses invalid UTF-8
+std::vector<std::string> split_spaces(const std::string& text) {
   std::vector<std::string> result;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t stop = std::min(text.find(' ', at), text.size());
@@ -62,6 +60,12 @@ std::vector<std::string> source_symbols(const std::string& text, bool words) {
     at = stop + 1;
   }
   return result;
+}
+
+std::vector<std::string> source_symbols(const std::string& text, bool words) {
+  if (!words || text.find(' ') == std::string::npos) return characters(text);
+  characters(text);  // refuses invalid UTF-8
+  return split_spaces(text);
 }
 
 }  // namespace regard
