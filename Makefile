@@ -55,12 +55,12 @@ data:
 
 #: make train       train the shipped model again (hours)
 train: cli
-	@test -f data/cmudict/train.tsv || $(MAKE) data
+	@test -s data/cmudict/train.tsv || $(MAKE) data
 	$(BUILD)/regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out $(OUT)/phonemes --dtype f16
 
 #: make eval        error rates of the shipped model on the whole test split, greedy and beam 5
 eval: cli
-	@test -f data/cmudict/test.tsv || $(MAKE) data
+	@test -s data/cmudict/test.tsv || $(MAKE) data
 	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv
 	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv --beam 5
 
@@ -70,6 +70,7 @@ pictures: cli
 
 #: make format      the one formatter
 format:
+	@scripts/install_packages.sh clang-format
 	git ls-files '*.cpp' '*.h' | xargs clang-format -i
 
 #: make install     library, headers, command line and model (PREFIX=/usr/local)

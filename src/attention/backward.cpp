@@ -74,13 +74,13 @@ BackwardBlock::BackwardBlock(const Call& call, BackwardState& state, Index item)
     else if (across_heads)
       bias_before_ = item - state.key_blocks;
   }
-  carve();
 }
 
 // Also when run() threw: nobody may wait for us for ever.
 BackwardBlock::~BackwardBlock() { state_.turnstile->pass(item_, Turnstile::finished); }
 
 void BackwardBlock::run() {
+  carve();
   if (visible_keys_ > 0) pack_keys();
   std::fill_n(dk_, keys_ * wide_depth_, 0.0f);
   std::fill_n(dv_, keys_ * wide_values_, 0.0f);

@@ -92,10 +92,11 @@ void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const 
     merge_hidden(scores, scratch, !hidden_by_modifier);
     hidden_by_modifier = true;
   }
-  if (hidden_by_modifier) call.kernels.hide(scores, scratch, scores.stride);
   if (call.bias.given())
     call.kernels.add_bias(scores, &call.bias(spot.b, spot.h, spot.row, spot.key), call.bias.stride(2),
                           call.bias.stride(3));
+  // After the bias, whose +inf would turn -inf into NaN.
+  if (hidden_by_modifier) call.kernels.hide(scores, scratch, scores.stride);
   if (coverage == Coverage::all) return;
   call.options.mask.fill(mask_block(call, spot), scratch, scores.stride);
   call.kernels.hide(scores, scratch, scores.stride);
