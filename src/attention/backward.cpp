@@ -189,12 +189,8 @@ void BackwardBlock::add_queries(const Spot& spot, const kernels::Tile& gradients
 }
 
 const float* BackwardBlock::drop(const Spot& spot, Index stride) const {
-  const Dropout& dropout = call_.options.dropout;
-  if (dropout.p == 0) return nullptr;
-  kernels_.dropout_factors(
-      {keep_, stride, spot.rows, spot.keys},
-      {static_cast<std::uint32_t>(spot.row), static_cast<std::uint32_t>(spot.h), static_cast<std::uint32_t>(b_),
-       spot.key, dropout.seed, dropout_threshold(dropout.p), static_cast<float>(1.0 / (1.0 - dropout.p))});
+  if (call_.options.dropout.p == 0) return nullptr;
+  kernels_.dropout_factors({keep_, stride, spot.rows, spot.keys}, dropout_spot(call_.options.dropout, spot));
   return keep_;
 }
 

@@ -7,6 +7,7 @@
 #include "attention/problem.h"
 #include "attention/workspace.h"
 #include "regard/attend.h"
+#include "regard/random.h"
 
 namespace regard::detail {
 
@@ -50,6 +51,12 @@ struct Spot {
 
 inline MaskBlock mask_block(const Call& call, const Spot& s) {
   return {s.b, s.h, s.row, s.rows, s.key, s.keys, call.q_start(s.b)};
+}
+
+// Where a tile's dropout factors are drawn, the same forward and backward.
+inline kernels::Kernels::DropoutSpot dropout_spot(const Dropout& dropout, const Spot& s) {
+  return {static_cast<std::uint32_t>(s.row), static_cast<std::uint32_t>(s.h), static_cast<std::uint32_t>(s.b), s.key,
+          dropout.seed, dropout_threshold(dropout.p), static_cast<float>(1.0 / (1.0 - dropout.p))};
 }
 
 inline kernels::Matrix rows_of(const View<const float, 4>& x, Index b, Index h, Index row, Index rows) {

@@ -109,11 +109,8 @@ void ForwardBlock::meet_chunk(Index chunk_row, Index key, Index keys, Coverage c
 }
 
 void ForwardBlock::drop(const kernels::Tile& weights, Index chunk_row, Index key) {
-  const Dropout& dropout = call_.options.dropout;
   const kernels::Tile keep{keep_, weights.stride, weights.rows, weights.keys};
-  kernels_.dropout_factors(keep, {static_cast<std::uint32_t>(row_ + chunk_row), static_cast<std::uint32_t>(h_),
-                                  static_cast<std::uint32_t>(b_), key, dropout.seed, dropout_threshold(dropout.p),
-                                  static_cast<float>(1.0 / (1.0 - dropout.p))});
+  kernels_.dropout_factors(keep, dropout_spot(call_.options.dropout, spot(chunk_row, weights.rows, key, weights.keys)));
   kernels_.multiply(weights, keep_);
 }
 
