@@ -3,32 +3,26 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 
-#include "regard/error.h"
+#include "files.h"
 
 namespace regard {
 namespace {
 
 namespace fs = std::filesystem;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "regard-file-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_ / name; }
   int files() const {
     int count = 0;
-    for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_)) ++count;
+    for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_.path())) ++count;
     return count;
   }
-  fs::path folder_;
+  const testing::Folder folder_;
 };
 
 TEST_F(FileTest, what_was_written_is_read_back_byte_for_byte) {
@@ -54,8 +48,8 @@ TEST_F(FileTest, missing_file_and_missing_folder_are_named) {
 }
 
 TEST_F(FileTest, folder_is_refused) {
-  EXPECT_THROW(read_file(folder_.string()), FileError);
-  EXPECT_THROW(write_file(folder_.string(), "x"), FileError);
+  EXPECT_THROW(read_file(folder_.path()), FileError);
+  EXPECT_THROW(write_file(folder_.path(), "x"), FileError);
 }
 
 TEST_F(FileTest, full_disk_keeps_the_old_file_and_leaves_no_temporary_one) {

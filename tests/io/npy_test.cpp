@@ -1,14 +1,13 @@
 #include "regard/npy.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "regard/error.h"
+#include "files.h"
 #include "regard/file.h"
 
 namespace regard {
@@ -16,15 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class NpyTest : public testing::Test {
+class NpyTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "regard-npy-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = (folder_ / "x.npy").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // As the format's description spells a file of this version out.
   static std::string npy(int version, const std::string& header, const std::string& data) {
     std::string bytes = "\x93NUMPY";
@@ -41,19 +33,11 @@ class NpyTest : public testing::Test {
     return read_npy(path_);
   }
   void expect_refused(const std::string& bytes, const std::string& part) {
-    try {
-      read_bytes(bytes);
-      FAIL() << "accepted; expected: " << part;
-    } catch (const FileError& error) {
-      const std::string message = error.what();
-      EXPECT_NE(message.find(path_), std::string::npos) << message;
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    }
+    testing::expect_file_error(path_, part, [&] { read_bytes(bytes); });
   }
 
-  fs::path folder_;
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_ / "x.npy";
 };
 
 const std::string int16_0_to_5("\0\0\1\0\2\0\3\0\4\0\5\0", 12);

@@ -1,13 +1,12 @@
 #include "regard/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
-#include "regard/error.h"
+#include "files.h"
 #include "regard/file.h"
 
 namespace regard {
@@ -15,15 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SafetensorsTest : public testing::Test {
+class SafetensorsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "regard-st-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = (folder_ / "x.safetensors").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static std::string with_length(std::uint64_t length, const std::string& rest) {
     std::string bytes;
     for (int i = 0; i < 8; ++i) bytes += static_cast<char>(length >> 8 * i & 255);
@@ -38,22 +30,14 @@ class SafetensorsTest : public testing::Test {
   }
   // The message names the file, holds `part`, and is one line.
   void expect_refused(const std::string& bytes, const std::string& part) {
-    try {
-      read_bytes(bytes);
-      FAIL() << "accepted; expected: " << part;
-    } catch (const FileError& error) {
-      const std::string message = error.what();
-      EXPECT_NE(message.find(path_), std::string::npos) << message;
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    }
+    testing::expect_file_error(path_, part, [&] { read_bytes(bytes); });
   }
   void expect_header_refused(const std::string& header, std::size_t data, const std::string& part) {
     expect_refused(with_length(header.size(), header + std::string(data, '\0')), part);
   }
 
-  fs::path folder_;
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_ / "x.safetensors";
 };
 
 TEST_F(SafetensorsTest, what_was_written_is_read_back) {
@@ -157,8 +141,8 @@ TEST_F(SafetensorsTest, unknown_dtype_is_refused_before_its_offsets_are_used) {
 TEST_F(SafetensorsTest, other_kinds_of_file_are_recognised) {
   expect_refused("PK\x03\x04 and so on", "zip archive");
   expect_refused("version https://git-lfs.github.com/spec/v1\n", "Git LFS");
-  EXPECT_THROW(read_safetensors((folder_ / "none").string()), FileError);
-  EXPECT_THROW(read_safetensors(folder_.string()), FileError);
+  EXPECT_THROW(read_safetensors(folder_ / "none"), FileError);
+  EXPECT_THROW(read_safetensors(folder_.path()), FileError);
 }
 
 TEST_F(SafetensorsTest, writer_refuses_what_the_reader_would_refuse) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "model/folder.h"
+#include "files.h"
 #include "regard/error.h"
 
 namespace regard {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/folder.h"
+#include "files.h"
 #include "regard/error.h"
 #include "regard/safetensors.h"
 

@@ -1,44 +1,38 @@
-// Small models, small data and one-line errors.
+// Small models, small data and what a run leaves behind.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "model/folder.h"
-#include "regard/error.h"
+#include "files.h"
 #include "regard/model.h"
 #include "regard/random.h"
 #include "regard/training.h"
 
 namespace regard::testing {
 
-inline void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-// The message of the E that `body` must throw: one line.
-template <class E, class F>
-std::string message_of(F body) {
-  try {
-    body();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    return text;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another kind of error: " << error.what();
-    return "";
+// The tensors of the checkpoint in a run's folder: the one file of its kind.
+inline std::string tensors_of(const std::string& run) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("training") && name != "training.json") found.push_back(name);
   }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
+  EXPECT_EQ(found.size(), 1u) << run;
+  return run + "/" + (found.empty() ? "none" : found.front());
 }
 
-inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+// The finished runs in two folders are the same to the byte.
+inline void expect_same_run(const std::string& a, const std::string& b) {
+  for (const char* name : {"/model.safetensors", "/model.json", "/training.json"}) {
+    ASSERT_FALSE(bytes_of(a + name).empty()) << name;
+    EXPECT_TRUE(bytes_of(a + name) == bytes_of(b + name)) << name << " differs";
+  }
+  EXPECT_TRUE(bytes_of(tensors_of(a)) == bytes_of(tensors_of(b))) << tensors_of(a) << " differs";
 }
 
 // Two layers of width 32, without dropout.

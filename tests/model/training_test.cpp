@@ -4,15 +4,17 @@
 
 #include <limits>
 
-#include "model/folder.h"
-#include "regard/error.h"
+#include "model/toy.h"
 #include "regard/threads.h"
 
 namespace regard {
 namespace {
 
 using testing::bytes_of;
+using testing::expect_same_run;
 using testing::Folder;
+using testing::tensors_of;
+using testing::write_bytes;
 
 // Words over a few letters; the answer spells them backwards in capitals.
 Dataset backwards(Index count, std::uint64_t seed) {
@@ -66,13 +68,6 @@ struct OneThread {
   OneThread() { set_threads(1); }
   ~OneThread() { set_threads(0); }
 };
-
-void expect_same_run(const std::string& a, const std::string& b) {
-  for (const char* name : {"/model.safetensors", "/model.json", "/training.safetensors", "/training.json"}) {
-    ASSERT_FALSE(bytes_of(a + name).empty()) << name;
-    EXPECT_TRUE(bytes_of(a + name) == bytes_of(b + name)) << name << " differs";
-  }
-}
 
 TEST(Trainer, learns_to_spell_backwards) {
   const OneThread guard;
@@ -137,10 +132,10 @@ TEST(Trainer, resuming_on_other_data_or_without_a_run_is_refused) {
   EXPECT_THROW(Trainer::resume(folder / "none", train_data(), dev_data()), FileError);
   trainer_in(folder / "run", 2).run({}, 1);
   EXPECT_THROW(Trainer::resume(folder / "run", dev_data(), dev_data()), FileError);
-  const std::string tensors = bytes_of(folder / "run/training.safetensors");
-  folder.write("run/training.safetensors", tensors.substr(0, tensors.size() / 2));
+  const std::string path = tensors_of(folder / "run"), tensors = bytes_of(path);
+  write_bytes(path, tensors.substr(0, tensors.size() / 2));
   EXPECT_THROW(Trainer::resume(folder / "run", train_data(), dev_data()), FileError);
-  std::filesystem::remove(folder / "run/training.safetensors");
+  std::filesystem::remove(path);
   EXPECT_THROW(Trainer::resume(folder / "run", train_data(), dev_data()), FileError);
   folder.write("run/training.json", "{\"model\": 3");
   EXPECT_THROW(Trainer::resume(folder / "run", train_data(), dev_data()), FileError);
@@ -150,10 +145,11 @@ TEST(Trainer, a_loss_that_is_not_finite_stops_with_the_last_checkpoint_whole) {
   const Folder folder;
   auto trainer = trainer_in(folder / "run", 3);
   trainer.run({}, 1);
-  const std::string before = bytes_of(folder / "run/training.safetensors");
+  const std::string path = tensors_of(folder / "run"), before = bytes_of(path);
   trainer.model().network->parameters()[0]->value.fill(std::numeric_limits<float>::quiet_NaN());
   EXPECT_THROW(trainer.run({}), Error);
-  EXPECT_TRUE(bytes_of(folder / "run/training.safetensors") == before);
+  EXPECT_EQ(tensors_of(folder / "run"), path);
+  EXPECT_TRUE(bytes_of(path) == before);
 }
 
 TEST(Trainer, a_folder_that_can_not_be_made_is_an_error) {

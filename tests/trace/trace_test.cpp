@@ -1,11 +1,10 @@
 #include "regard/trace.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
-#include "regard/error.h"
+#include "files.h"
 #include "regard/file.h"
 #include "regard/safetensors.h"
 
@@ -34,27 +33,13 @@ Trace small_trace() {
   return trace;
 }
 
-class TraceTest : public testing::Test {
+class TraceTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "regard-trace-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = (folder_ / "t").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void expect_load_refused(const std::string& part) {
-    try {
-      load_trace(path_);
-      FAIL() << "accepted; expected: " << part;
-    } catch (const FileError& error) {
-      const std::string message = error.what();
-      EXPECT_NE(message.find(path_), std::string::npos) << message;
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    }
+    testing::expect_file_error(path_, part, [&] { load_trace(path_); });
   }
-  fs::path folder_;
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_ / "t";
 };
 
 TEST_F(TraceTest, saved_trace_is_loaded_as_it_was) {
