@@ -47,8 +47,10 @@ struct TrainingObserver {
 };
 
 // One training run in a folder: model.safetensors + model.json are the best
-// model so far (lowest symbol error rate on the development set),
-// training.safetensors + training.json everything needed to go on.
+// model so far (lowest symbol error rate on the development set), training.json
+// and the training-STEPS.safetensors it names everything needed to go on. A
+// checkpoint is complete once training.json is; a kill or a full disk before
+// that leaves the one before.
 class Trainer {
  public:
   // A fresh run. Vocabularies come from `train`.
@@ -77,8 +79,10 @@ class Trainer {
   double train_batch(const std::vector<Index>& indices, std::uint64_t step);
   bool train_epoch(const TrainingObserver& observer);
   EpochReport evaluate();
+  void save_tensors(const std::string& path) const;
+  std::string description(const std::string& tensors) const;
   void save_state() const;
-  void load_state();
+  void load_state(const std::string& tensors);
 
   std::string folder_;
   TrainingConfig config_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <regex>
 
 #include "model/model_json.h"
 #include "regard/error.h"
@@ -17,20 +18,62 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// FNV-1a over all examples: tells one data set from another.
-std::string digest(const Dataset& data) {
+constexpr int digest_version = 2;
+
+// FNV-1a over all examples: tells one data set from another. Version 1 marked
+// the end of a string only, so that a symbol of one example could pass for the
+// text of the next; it is still here for runs that were begun with it.
+std::string digest(const Dataset& data, int version) {
   std::uint64_t hash = 14695981039346656037u;
-  const auto feed = [&](const std::string& text) {
-    for (unsigned char byte : text + '\n') hash = (hash ^ byte) * 1099511628211u;
+  const auto feed = [&](const std::string& bytes) {
+    for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+  };
+  const auto feed_string = [&](const std::string& text) {
+    feed(version == 1 ? text + '\n' : std::to_string(text.size()) + ':' + text);
   };
   for (const Example& example : data.examples) {
-    feed(example.text);
-    for (const std::string& symbol : example.target) feed(symbol);
+    if (version > 1) feed(std::to_string(example.target.size()) + ':');
+    feed_string(example.text);
+    for (const std::string& symbol : example.target) feed_string(symbol);
   }
   return std::to_string(hash);
 }
 
-std::string digest_of_both(const Dataset& train, const Dataset& dev) { return digest(train) + "/" + digest(dev); }
+std::string digest_of_both(const Dataset& train, const Dataset& dev, int version) {
+  return digest(train, version) + "/" + digest(dev, version);
+}
+
+void check_data(const nlohmann::json& json, const std::string& folder, const Dataset& train, const Dataset& dev) {
+  const int version = json.value("digest_version", 1);
+  if (version < 1 || version > digest_version)
+    throw ArgumentError("digest_version is " + std::to_string(version) + ", known are 1 to " +
+                        std::to_string(digest_version));
+  if (json.at("data") != digest_of_both(train, dev, version))
+    throw FileError(folder + ": this run was trained on other data; give the same files as before");
+}
+
+// The tensors of a checkpoint have a name of their own for every step, so that
+// those of the last one are there until training.json names the new ones.
+std::string tensors_name(std::int64_t steps) { return "training-" + std::to_string(steps) + ".safetensors"; }
+
+// Whether this file holds the tensors of a checkpoint, or part of them: what a
+// kill in the middle of writing leaves behind.
+bool is_tensors_name(const std::string& name) {
+  static const std::regex pattern(R"(training(-\d+)?\.safetensors(\.tmp-[-\d]+)?)");
+  return std::regex_match(name, pattern);
+}
+
+// What can't be listed or removed stays: it is in nobody's way.
+void remove_other_tensors(const std::string& folder, const std::string& kept) {
+  std::error_code failure;
+  std::vector<std::filesystem::path> others;
+  for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    if (name != kept && is_tensors_name(name)) others.push_back(entry->path());
+  }
+  for (const auto& path : others) std::filesystem::remove(path, failure);
+}
 
 // Refuses what the model could not take: better now than after an epoch.
 void check_length(const Example& example, const Encoded& encoded, Index largest) {
@@ -110,7 +153,7 @@ Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, 
       dev_(encode_all(dev, model_)),
       questions_(group_references(dev)),
       optimizer_(model_.network->parameters(), config.adamw),
-      data_digest_(digest_of_both(train, dev)) {
+      data_digest_(digest_of_both(train, dev, digest_version)) {
   if (config.batch < 1 || config.epochs < 1)
     throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
                         " and " + std::to_string(config.batch));
@@ -126,8 +169,7 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
-    if (json.at("data") != digest_of_both(train, dev))
-      throw FileError(folder + ": this run was trained on other data; give the same files as before");
+    check_data(json, folder, train, dev);
     Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
                     dev);
     trainer.epoch_ = json.at("epoch");
@@ -136,7 +178,8 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
     trainer.loss_tokens_ = json.at("loss_tokens");
     trainer.best_rate_ = json.at("best_rate");
     trainer.optimizer_.steps = json.at("steps");
-    trainer.load_state();
+    // Runs of earlier versions have one file of this name and say nothing.
+    trainer.load_state(json.value("tensors", "training.safetensors"));
     return trainer;
   } catch (const nlohmann::json::exception& error) {
     throw FileError(path + ": not a training state (" + error.what() + ")");
@@ -239,8 +282,7 @@ void Trainer::run(const TrainingObserver& observer, Index stop_after) {
   }
 }
 
-// The description goes last: it names the step its tensors belong to.
-void Trainer::save_state() const {
+void Trainer::save_tensors(const std::string& path) const {
   TensorFile file;
   const auto& parameters = optimizer_.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -249,21 +291,42 @@ void Trainer::save_state() const {
     file.tensors["second." + parameters[i]->name] = any_tensor(optimizer_.second_moments[i]);
   }
   file.metadata["steps"] = std::to_string(optimizer_.steps);
-  write_safetensors(folder_ + "/training.safetensors", file);
-  const nlohmann::json json{{"model", detail::model_json(model_)},
+  write_safetensors(path, file);
+}
+
+// training.json, for a checkpoint whose tensors are in this file of the folder.
+std::string Trainer::description(const std::string& tensors) const {
+  return detail::json_text({{"model", detail::model_json(model_)},
                             {"training", config_json(config_)},
                             {"data", data_digest_},
+                            {"digest_version", digest_version},
+                            {"tensors", tensors},
                             {"epoch", epoch_},
                             {"next_batch", next_batch_},
                             {"loss_sum", loss_sum_},
                             {"loss_tokens", loss_tokens_},
                             {"best_rate", best_rate_},
-                            {"steps", optimizer_.steps}};
-  write_file(folder_ + "/training.json", detail::json_text(json));
+                            {"steps", optimizer_.steps}});
 }
 
-void Trainer::load_state() {
-  const TensorFile file = read_safetensors(folder_ + "/training.safetensors");
+// training.json goes last and in one piece: before that the checkpoint is the
+// old one, after it the new one.
+void Trainer::save_state() const {
+  const std::string tensors = tensors_name(optimizer_.steps), path = folder_ + "/" + tensors;
+  const bool saved_before = std::filesystem::exists(path);
+  save_tensors(path);
+  try {
+    write_file(folder_ + "/training.json", description(tensors));
+  } catch (const FileError&) {
+    std::error_code failure;
+    if (!saved_before) std::filesystem::remove(path, failure);
+    throw;
+  }
+  remove_other_tensors(folder_, tensors);
+}
+
+void Trainer::load_state(const std::string& tensors) {
+  const TensorFile file = read_safetensors(folder_ + "/" + tensors);
   const auto steps = file.metadata.find("steps");
   if (steps == file.metadata.end() || steps->second != std::to_string(optimizer_.steps))
     throw FileError(file.path + ": does not belong to training.json beside it");

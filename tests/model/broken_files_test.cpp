@@ -15,6 +15,7 @@ using testing::expect_contains;
 using testing::Folder;
 using testing::message_of;
 using testing::reversals;
+using testing::tensors_of;
 using testing::toy_model;
 using testing::toy_sizes;
 using testing::write_bytes;
@@ -135,8 +136,8 @@ TEST(BrokenRun, a_missing_or_cut_file_is_named) {
   const auto resume = [&] { Trainer::resume(folder / "run", reversals(20, 1), reversals(5, 2)); };
   expect_contains(message_of<FileError>(resume), folder / "run/training.json");
   train_one_epoch(folder);
-  for (const char* name : {"training.json", "training.safetensors"}) {
-    const std::string path = folder / "run/" + name, whole = bytes_of(path);
+  for (const std::string& path : {folder / "run/training.json", tensors_of(folder / "run")}) {
+    const std::string whole = bytes_of(path);
     write_bytes(path, whole.substr(0, whole.size() / 2));
     expect_contains(message_of<FileError>(resume), path);
     write_bytes(path, whole);
@@ -148,7 +149,7 @@ TEST(BrokenRun, weights_and_moments_that_are_missing_or_misshapen_are_named) {
   const Folder folder;
   train_one_epoch(folder);
   const auto resume = [&] { Trainer::resume(folder / "run", reversals(20, 1), reversals(5, 2)); };
-  const std::string path = folder / "run/training.safetensors";
+  const std::string path = tensors_of(folder / "run");
   const TensorFile right = read_safetensors(path);
   for (const std::string part : {"value.", "first.", "second."}) {
     const std::string name = part + "encoder.embedding";
@@ -170,6 +171,8 @@ TEST(BrokenRun, an_impossible_state_is_refused) {
                   {"/training/epochs", 0},
                   {"/training/batch", "8"},
                   {"/epoch", nullptr},
+                  {"/tensors", 7},
+                  {"/digest_version", 3},
                   {"/model/config/heads", 3}},
                  [&] { Trainer::resume(folder / "run", reversals(20, 1), reversals(5, 2)); });
 }

@@ -1,5 +1,9 @@
 // Runs in pieces, and what a run leaves behind.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
 
 #include "model/toy.h"
 
@@ -8,9 +12,11 @@ namespace {
 
 using testing::bytes_of;
 using testing::expect_contains;
+using testing::expect_same_run;
 using testing::Folder;
 using testing::message_of;
 using testing::reversals;
+using testing::tensors_of;
 
 Seq2SeqConfig tiny_sizes() {
   Seq2SeqConfig config = testing::toy_sizes();
@@ -56,10 +62,121 @@ TEST(Resume, a_stop_anywhere_and_a_resume_equal_an_uninterrupted_run_byte_for_by
     EXPECT_EQ(resumed(pieces).finished_epochs(), steps < 8 ? 0 : 1);
     run_for(resumed(pieces), 1);
     resumed(pieces).run({});
-    for (const char* name : {"model.safetensors", "model.json", "training.safetensors", "training.json"})
-      EXPECT_TRUE(bytes_of(whole + "/" + name) == bytes_of(pieces + "/" + name))
-          << name << " after " << steps << " steps";
+    SCOPED_TRACE("after " + std::to_string(steps) + " steps");
+    expect_same_run(whole, pieces);
   }
+}
+
+// Standing in its way, a folder keeps training.json from being written, as a
+// disk that fills up right then would.
+TEST(Resume, a_checkpoint_that_could_not_be_finished_leaves_the_one_before) {
+  const Folder folder;
+  const std::string run = folder / "run", json = run + "/training.json";
+  fresh(folder / "whole").run({});
+  auto trainer = fresh(run);
+  trainer.run({}, 1);
+  const std::string before = tensors_of(run);
+  std::filesystem::rename(json, folder / "aside");
+  std::filesystem::create_directory(json);
+  EXPECT_THROW(trainer.run({}), FileError);
+  EXPECT_EQ(tensors_of(run), before) << "tensors without a description are left behind";
+  std::filesystem::remove(json);
+  std::filesystem::rename(folder / "aside", json);
+  EXPECT_EQ(resumed(run).finished_epochs(), 1);
+  resumed(run).run({});
+  expect_same_run(folder / "whole", run);
+}
+
+// While it lives, no file can grow as large as the tensors: a full disk.
+class SmallFiles {
+ public:
+  SmallFiles() {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old_);
+    rlimit small = old_;
+    small.rlim_cur = 4096;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &old_); }
+
+ private:
+  rlimit old_{};
+};
+
+TEST(Resume, tensors_that_could_not_be_written_leave_the_checkpoint_before) {
+  const Folder folder;
+  const std::string run = folder / "run";
+  fresh(run).run({}, 1);
+  const std::string before = tensors_of(run), bytes = bytes_of(before);
+  {
+    const SmallFiles full_disk;
+    EXPECT_THROW(run_for(resumed(run), 1), FileError);
+  }
+  EXPECT_EQ(tensors_of(run), before);
+  EXPECT_TRUE(bytes_of(before) == bytes);
+  EXPECT_EQ(resumed(run).finished_epochs(), 1);
+}
+
+// What kills between two writes leave: whole tensors of a later step, and half of one.
+TEST(Resume, tensors_of_a_checkpoint_that_was_never_finished_do_no_harm_and_go) {
+  const Folder folder;
+  const std::string run = folder / "run";
+  fresh(run).run({}, 1);
+  folder.write("run/training-11.safetensors", bytes_of(tensors_of(run)));
+  folder.write("run/training-12.safetensors.tmp-77-0", "half");
+  folder.write("run/training-notes.safetensors", "mine");
+  EXPECT_EQ(resumed(run).finished_epochs(), 1);
+  fresh(folder / "whole").run({});
+  resumed(run).run({});
+  EXPECT_TRUE(std::filesystem::remove(run + "/training-notes.safetensors")) << "not ours to remove";
+  expect_same_run(folder / "whole", run);
+}
+
+// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: what runs were saved with first.
+std::string first_digest(const Dataset& data) {
+  std::string all;
+  for (const Example& example : data.examples) {
+    all += example.text + "\n";
+    for (const std::string& symbol : example.target) all += symbol + "\n";
+  }
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (unsigned char byte : all) hash = (hash ^ byte) * 0x100000001b3u;
+  return std::to_string(hash);
+}
+
+// Makes of a run what the first version of this format would have left.
+void make_old(const std::string& run) {
+  std::filesystem::rename(tensors_of(run), run + "/training.safetensors");
+  auto json = nlohmann::json::parse(bytes_of(run + "/training.json"));
+  json.erase("tensors");
+  json.erase("digest_version");
+  json["data"] = first_digest(reversals(60, 1)) + "/" + first_digest(reversals(10, 2));
+  testing::write_bytes(run + "/training.json", json.dump());
+}
+
+TEST(Resume, a_run_of_the_first_format_goes_on) {
+  const Folder folder;
+  fresh(folder / "whole").run({});
+  const std::string run = folder / "run";
+  fresh(run).run({}, 1);
+  make_old(run);
+  EXPECT_THROW(Trainer::resume(run, reversals(60, 3), reversals(10, 2)), FileError);
+  EXPECT_EQ(resumed(run).finished_epochs(), 1);
+  resumed(run).run({});
+  expect_same_run(folder / "whole", run);
+}
+
+// The same strings in the same order, cut into examples elsewhere.
+TEST(Resume, examples_that_end_elsewhere_are_other_data) {
+  Dataset data = reversals(60, 1), changed = data;
+  data.examples.push_back({"a", {"a"}, {"b", "c", "d"}});
+  changed.examples.push_back({"a", {"a"}, {"b"}});
+  changed.examples.push_back({"c", {"c"}, {"d"}});
+  const Folder folder;
+  Trainer(folder / "run", plan(2), tiny_sizes(), data, reversals(10, 2), false, "toy").run({}, 1);
+  EXPECT_NO_THROW(Trainer::resume(folder / "run", data, reversals(10, 2)));
+  expect_contains(message_of<FileError>([&] { Trainer::resume(folder / "run", changed, reversals(10, 2)); }),
+                  "other data");
 }
 
 TEST(Resume, another_seed_is_another_run) {
