@@ -15,7 +15,8 @@ struct KeyValueCache {
   Tensor<T> keys, values;
   Index length = 0;
 
-  // Keeps batch entry rows[i] as entry i (beam search).
+  // Keeps batch entry rows[i] as entry i (beam search). Throws ArgumentError for
+  // a row that does not exist and for a cache that was never filled.
   void select(std::span<const Index> rows);
 };
 
@@ -55,7 +56,8 @@ class MultiHeadAttention {
   Var<T> cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory, const AttentionCall<T>& call = {});
 
   // Decoding without a tape: x [batch, new tokens, model_dim] joins the cache,
-  // then attends to all of it causally.
+  // then attends to all of it causally. Both steps throw ArgumentError when the
+  // cache's batch or width is not that of x and the layer.
   Var<T> self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache, const AttentionCall<T>& call = {});
   // Keys and values of a memory, computed once for cross_step.
   KeyValueCache<T> remember(Tape<T>& tape, const Var<T>& memory);

@@ -89,15 +89,16 @@ Var<T> Seq2Seq<T>::decode(Tape<T>& tape, const Var<T>& memory, const Tensor<std:
 
 template <class T>
 void Seq2Seq<T>::State::select(const std::vector<Index>& rows) {
+  // Caches first: they refuse rows that do not exist.
+  for (DecoderCache<T>& layer : layers) {
+    if (layer.self.length > 0) layer.self.select(rows);
+    layer.memory.select(rows);
+  }
   const Index length = source.size(1);
   auto kept = Tensor<std::int64_t>::uninitialised({static_cast<Index>(rows.size()), length});
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::copy_n(source.data() + rows[i] * length, length, kept.data() + static_cast<Index>(i) * length);
   source = std::move(kept);
-  for (DecoderCache<T>& layer : layers) {
-    if (layer.self.length > 0) layer.self.select(rows);
-    layer.memory.select(rows);
-  }
 }
 
 template <class T>

@@ -105,10 +105,58 @@ Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   return out;
 }
 
+template <class T>
+[[noreturn]] void refuse(const char* call, const std::string& what, const KeyValueCache<T>& cache,
+                         const Tensor<T>* x = nullptr) {
+  throw ArgumentError(std::string(call) + ": " + what + " (" + (x ? "x " + x->text() + ", " : "") + "keys " +
+                      cache.keys.text() + ", values " + cache.values.text() + ")");
+}
+
+// A cache is memory of the caller's: nothing in it is touched before it fits itself ...
+template <class T>
+void check_cache(const char* call, const KeyValueCache<T>& cache) {
+  if (cache.keys.rank() != 3 || cache.values.shape() != cache.keys.shape())
+    refuse(call, "keys and values of the cache must both be [batch, capacity, width]", cache);
+  if (cache.length < 0 || cache.length > cache.keys.size(1))
+    refuse(call,
+           "the cache's length is " + std::to_string(cache.length) + " but its capacity " +
+               std::to_string(cache.keys.size(1)),
+           cache);
+}
+
+// ... and the layer and its input.
+template <class T>
+void check_cache(const char* call, const KeyValueCache<T>& cache, const Tensor<T>& x, const MultiHeadConfig& config) {
+  check_cache(call, cache);
+  const Index width = config.kv_heads * (config.model_dim / config.heads);
+  if (cache.keys.size(0) != x.size(0))
+    refuse(call,
+           "the cache holds batch " + std::to_string(cache.keys.size(0)) + " but x has " + std::to_string(x.size(0)),
+           cache, &x);
+  if (cache.keys.size(2) != width)
+    refuse(call,
+           "the cache has width " + std::to_string(cache.keys.size(2)) + " but the layer's keys have " +
+               std::to_string(width),
+           cache, &x);
+}
+
+template <class T>
+void check_step_input(const char* call, const Tensor<T>& x, const MultiHeadConfig& config) {
+  if (x.rank() != 3 || x.size(2) != config.model_dim)
+    throw ArgumentError(std::string(call) + ": x " + x.text() + " must be [batch, tokens, " +
+                        std::to_string(config.model_dim) + "]");
+}
+
 }  // namespace
 
 template <class T>
 void KeyValueCache<T>::select(std::span<const Index> rows) {
+  const char* call = "KeyValueCache::select";
+  check_cache(call, *this);
+  for (Index wanted : rows)
+    if (wanted < 0 || wanted >= keys.size(0))
+      refuse(call, "row " + std::to_string(wanted) + " but the cache holds batch " + std::to_string(keys.size(0)),
+             *this);
   const Index row = keys.size(1) * keys.size(2);
   const auto gather = [&](Tensor<T>& from) {
     auto kept = Tensor<T>::uninitialised({static_cast<Index>(rows.size()), from.size(1), from.size(2)});
@@ -206,6 +254,10 @@ void make_room(KeyValueCache<T>& cache, const Shape& first_use, Index more) {
 template <class T>
 Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache,
                                         const AttentionCall<T>& call) {
+  const char* name = "MultiHeadAttention::self_step";
+  check_step_input(name, x->value, config);
+  const bool first_use = cache.keys.rank() != 3 && cache.length == 0;
+  if (!first_use) check_cache(name, cache, x->value, config);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
   const Index batch = x->value.size(0), fresh = x->value.size(1), width = kv->value.size(2) / 2;
   make_room(cache, {batch, std::max<Index>(16, fresh), width}, fresh);
@@ -226,6 +278,9 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
 template <class T>
 Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const KeyValueCache<T>& memory,
                                          const AttentionCall<T>& call) {
+  const char* name = "MultiHeadAttention::cross_step";
+  check_step_input(name, x->value, config);
+  check_cache(name, memory, x->value, config);
   return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
 }
 
