@@ -23,7 +23,7 @@ struct DecodingOptions {
 
 // One answer a source, in order. sources hold ids without begin and end; empty
 // ones are refused with ArgumentError. Answers do not depend on what else is in
-// the batch.
+// the batch. Throws Error when the model's logits are not finite.
 std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vector<std::int64_t>>& sources,
                                const DecodingOptions& options = {});
 

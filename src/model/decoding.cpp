@@ -9,8 +9,11 @@
 namespace regard {
 namespace {
 
-// One row of logits as log probabilities.
+// One row of logits as log probabilities. NaN has no place in any order, so
+// the search must never meet one.
 void log_softmax(const float* logits, Index classes, double* out) {
+  if (!std::all_of(logits, logits + classes, [](float x) { return std::isfinite(x); }))
+    throw Error("decode: the model's logits are not finite: its weights are damaged or its training diverged");
   const double largest = static_cast<double>(*std::max_element(logits, logits + classes));
   double sum = 0;
   for (Index c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(logits[c]) - largest);

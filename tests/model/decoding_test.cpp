@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "regard/error.h"
 
@@ -103,6 +104,22 @@ TEST(Decode, refuses_an_empty_source_and_a_beam_of_none) {
   EXPECT_THROW(decode(*model, Sources{{4}, {}}), ArgumentError);
   EXPECT_THROW(decode(*model, Sources{{4}}, {.beam = 0}), ArgumentError);
   EXPECT_TRUE(decode(*model, {}).empty());
+}
+
+TEST(Decode, refuses_logits_that_are_not_finite) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    for (const Index beam : {1, 4}) {
+      const auto model = network();
+      for (auto* parameter : model->parameters())
+        if (parameter->name == "decoder.norm.bias") parameter->value[3] = value;
+      try {
+        decode(*model, Sources{{4, 5, 6}, {7}}, {.beam = beam});
+        FAIL() << value;
+      } catch (const Error& error) {
+        EXPECT_STREQ(error.what(),
+                     "decode: the model's logits are not finite: its weights are damaged or its training diverged");
+      }
+    }
 }
 
 TEST(EditDistance, has_its_known_values) {
