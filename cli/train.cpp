@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "regard/training.h"
@@ -107,7 +109,17 @@ Trainer start(Arguments& a) {
                  read_part(a, a.dev, "development", a.words), a.words, a.name);
 }
 
-void train(Arguments& a) {
+// A run that goes on has the sizes and the plan that it began with.
+void refuse_changes(const CLI::App& command) {
+  const std::vector<std::string> free{"--train",      "--dev",      "--out",    "--resume",
+                                      "--stop-after", "--skip-bad", "--threads"};
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0 && std::find(free.begin(), free.end(), option->get_name()) == free.end())
+      throw UsageError(option->get_name() + " can't change a run that goes on: leave it out with --resume");
+}
+
+void train(const CLI::App& command, Arguments& a) {
+  if (a.resume) refuse_changes(command);
   finish_arguments(a);
   Trainer trainer = start(a);
   fmt::print("{:<12}{} weights, epochs {} to {}\n", "model", trainer.model().network->weight_count(),
@@ -202,7 +214,7 @@ void add_train(CLI::App& program) {
   add_training(command, *a);
   add_threads_option(command);
   set_example(command, "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes");
-  command.callback([a] { train(*a); });
+  command.callback([a, &command] { train(command, *a); });
 }
 
 }  // namespace regard::cli

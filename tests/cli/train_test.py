@@ -44,6 +44,9 @@ class TrainCase(Case):
         return path
 
     def arguments(self, *more):
+        if "--resume" in more:
+            more = ("--threads", "1", *more)
+            return ["train", "--train", self.train, "--dev", self.dev, "--out", self.out, *more]
         sizes = [word for flag, value in SIZES.items() if flag not in more for word in (flag, value)]
         return ["train", "--train", self.train, "--dev", self.dev, "--out", self.out, *sizes, *more]
 
@@ -85,6 +88,16 @@ class Train(TrainCase):
         self.fails(1, "train", "--train", self.train + "x", "--dev", self.dev, "--out", self.out, says=[self.train + "x"])
         self.fails(1, *self.arguments("--resume"), says=["training.json"])
 
+    def test_a_run_that_goes_on_takes_no_other_sizes_nor_plan(self):
+        self.works(*self.arguments("--epochs", "3", "--stop-after", "1"))
+        for flags in [["--layers", "2"], ["--epochs", "2"], ["--rate", "0.001"], ["--seed", "1"], ["--words"],
+                      ["--name", "x"], ["--norm", "post"], ["--dtype", "f16"], ["--batch", "8"]]:
+            with self.subTest(flags=flags):
+                self.fails(2, *self.arguments("--resume", *flags), says=[flags[0], "--resume"])
+        text = self.works(*self.arguments("--resume", "--stop-after", "1", "--skip-bad"))
+        self.assertIn("epoch 2/3", text)
+        self.assertNotIn("epoch 3/3", text)
+
     def test_resuming_on_other_data_is_refused(self):
         self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
         self.train = self.dev
@@ -118,8 +131,10 @@ class Train(TrainCase):
                         filler.write(b"x" * 1024)
                 except OSError:
                     pass
+            files = sorted(os.listdir(self.out))
             run = self.regard(*self.arguments("--resume"))
             self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+            self.assertEqual(sorted(os.listdir(self.out)), files, "half a file is left")
             self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
             self.assertEqual(self.works("run", "ab", "--model", self.out), before)
             os.remove(os.path.join(self.out, "filler"))
