@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.h"
@@ -154,13 +158,40 @@ AttentionKind figure_kind(const Arguments& a, const Trace& trace) {
   return a.kinds.empty() ? kinds_of(a, trace).back() : kind_from_name(a.kinds.front());
 }
 
+// One word of a command as a shell reads it back.
+std::string quoted(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_./:=@%+,-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+// What the picture was made from. A text that looks like a flag goes behind "--".
+std::string source_words(const Arguments& a) {
+  if (!a.load.empty()) return " --trace " + quoted(a.load);
+  std::string words;
+  if (!a.model.empty()) words += " --model " + quoted(a.model);
+  if (a.beam != 1) words += fmt::format(" --beam {}", a.beam);
+  return words;
+}
+
 // The command that draws the picture again, for its caption.
 std::string command_line(const Arguments& a, AttentionKind kind, const Trace& trace) {
-  std::string command = "regard view ";
-  command += a.load.empty() ? "\"" + a.texts.front() + "\"" : "--trace " + a.load;
-  command += fmt::format(" --kind {}", kind_name(kind));
-  if (a.head == "all") return command + " --head all";
-  return command + fmt::format(" --layer {} --head {}", layer_of(a, trace, kind), a.head.empty() ? "mean" : a.head);
+  const std::string text = a.texts.empty() ? "" : a.texts.front();
+  const bool like_a_flag = text.starts_with('-');
+  std::string command = "regard view";
+  if (!text.empty() && !like_a_flag) command += " " + quoted(text);
+  command += source_words(a) + fmt::format(" --kind {}", kind_name(kind));
+  if (a.head == "all")
+    command += " --head all";
+  else
+    command += fmt::format(" --layer {} --head {}", layer_of(a, trace, kind), a.head.empty() ? "mean" : a.head);
+  if (a.scale != "auto") command += " --scale " + a.scale;
+  if (a.lines) command += " --lines";
+  return like_a_flag ? command + " -- " + quoted(text) : command;
 }
 
 std::string figure(const Arguments& a, const Trace& trace, AttentionKind kind) {
@@ -203,12 +234,27 @@ void write_json(const Arguments& a, const Trace& trace) {
     write_file(a.out, text + "\n");
 }
 
-void view(const Arguments& a) {
-  const bool is_figure = a.format != "term" && a.format != "json";
-  if (!a.out.empty() && (a.format == "term" || a.contents))
-    throw UsageError("-o goes with --format svg, png, pdf or json");
-  if (a.lines && !is_figure) throw UsageError("--lines goes with --format svg, png or pdf");
-  if (a.contents && is_figure) throw UsageError("--contents goes with --format term or json");
+bool is_figure(const Arguments& a) { return a.format != "term" && a.format != "json"; }
+
+// Flags that this call has no use for are mistakes: nobody gives one to see it ignored.
+void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
+  const auto refuse = [&](bool useless, std::initializer_list<const char*> flags, const std::string& why) {
+    for (const char* flag : flags)
+      if (useless && command.count(flag) > 0) throw UsageError(std::string(flag) + " " + why);
+  };
+  refuse(!a.load.empty(), {"--model", "--beam"}, "goes with a TEXT: --trace runs no model");
+  refuse(a.contents, {"--kind", "--layer", "--head", "--query", "--scale", "--width"},
+         "does not go with --contents, which lists all there is");
+  refuse(a.contents && is_figure(a), {"--contents"}, "goes with --format term or json");
+  refuse(a.contents || a.format == "term", {"-o"}, "goes with --format svg, png, pdf or json");
+  refuse(!is_figure(a), {"--lines", "--inches", "--transparent"}, "goes with --format svg, png or pdf");
+  refuse(a.lines, {"--scale"}, "does not go with --lines, which draws weights, not colours");
+  refuse(a.format != "term", {"--query", "--width"}, "goes with --format term");
+  refuse(a.kinds.size() > 1, {"--query"}, "is a row of one kind of attention: give one --kind");
+}
+
+void view(const CLI::App& command, const Arguments& a) {
+  refuse_useless_flags(command, a);
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
@@ -271,7 +317,7 @@ void add_view(CLI::App& program) {
   set_example(command,
               "  regard view thought\n"
               "  regard view thought --kind cross --head mean --format svg -o thought.svg");
-  command.callback([a] { view(*a); });
+  command.callback([a, &command] { view(command, *a); });
 }
 
 }  // namespace regard::cli

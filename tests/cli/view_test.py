@@ -1,0 +1,107 @@
+"""regard view from the outside: flags that go together, and captions that can
+be pasted into a shell."""
+import html
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import unittest
+
+from regard import Case
+
+SIZES = ["--layers", "1", "--model-dim", "16", "--heads", "2", "--hidden", "16", "--batch", "8", "--epochs", "1",
+         "--threads", "1"]
+
+
+class View(Case):
+    @classmethod
+    def setUpClass(cls):
+        """A tiny model whose folder and letters have what shells treat in their own ways."""
+        cls.data = tempfile.mkdtemp(prefix="regard-view-")
+        cls.model = os.path.join(cls.data, "it's a $model")
+        for name in ("train.tsv", "dev.tsv"):
+            with open(os.path.join(cls.data, name), "w") as file:
+                for text in ["a", "b", "ab", "ba", "it's $5", "-a", 'a "b" c']:
+                    file.write(f"{text}\tA B\n")
+        case = cls()
+        case.works("train", "--train", os.path.join(cls.data, "train.tsv"), "--dev", os.path.join(cls.data, "dev.tsv"),
+                   "--out", cls.model, *SIZES)
+        cls.trace = os.path.join(cls.data, "trace")
+        case.works("view", "ab", "--model", cls.model, "--save-trace", cls.trace)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.data)
+
+    def runTest(self):
+        """unittest wants a method of this name for the instance made in setUpClass."""
+
+    def test_flags_without_effect_are_refused_with_the_reason(self):
+        for flags, says in [
+            (["--inches", "5"], "svg, png or pdf"),
+            (["--transparent"], "svg, png or pdf"),
+            (["--lines", "--format", "json"], "svg, png or pdf"),
+            (["--inches", "5", "--format", "json"], "svg, png or pdf"),
+            (["--query", "0", "--format", "svg"], "--format term"),
+            (["--query", "0", "--format", "json"], "--format term"),
+            (["--width", "80", "--format", "png"], "--format term"),
+            (["--query", "0", "--kind", "encoder,cross"], "one --kind"),
+            (["--scale", "log", "--lines", "--format", "svg"], "--lines"),
+            (["-o", "x"], "svg, png, pdf or json"),
+            (["--kind", "cross", "--contents"], "--contents"),
+            (["--layer", "0", "--contents"], "--contents"),
+            (["--head", "0", "--contents"], "--contents"),
+            (["--query", "0", "--contents"], "--contents"),
+            (["--scale", "log", "--contents"], "--contents"),
+            (["--width", "80", "--contents"], "--contents"),
+            (["--contents", "--format", "svg"], "term or json"),
+        ]:
+            with self.subTest(flags=flags):
+                self.fails(2, "view", "ab", "--model", self.model, *flags, says=[flags[0], says])
+        for flags in [["--model", self.model], ["--beam", "2"]]:
+            self.fails(2, "view", "--trace", self.trace, *flags, says=[flags[0], "--trace"])
+
+    def test_flags_with_an_effect_are_taken(self):
+        for flags in [["--query", "0", "--kind", "cross", "--width", "90", "--scale", "log"], ["--query", "0"],
+                      ["--contents"], ["--contents", "--format", "json"], ["--beam", "3", "--layer", "0"],
+                      ["--format", "json", "--scale", "lift", "--head", "all", "--kind", "encoder,cross"]]:
+            with self.subTest(flags=flags):
+                self.works("view", "ab", "--model", self.model, *flags)
+                if "--beam" not in flags:
+                    self.works("view", "--trace", self.trace, *flags)
+
+    def command_in(self, *arguments):
+        """The command in the caption of the figure that `arguments` draw, with the figure."""
+        path = os.path.join(self.folder, "figure.svg")
+        self.works("view", "--format", "svg", "-o", path, *arguments)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        described = html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", text, re.S)[1])
+        return re.search(r"; (regard view .*?)(?:; |\. |\.$)", described)[1], text
+
+    def test_the_caption_draws_the_same_picture_when_pasted_into_a_shell(self):
+        model = ["--model", self.model]
+        for arguments in [
+            ["ab", *model],
+            ["it's $5", *model, "--beam", "3", "--scale", "log"],
+            ['a "b" c', *model, "--head", "1", "--lines"],
+            ["ab", *model, "--head", "all", "--scale", "lift"],
+            ["--trace", self.trace, "--kind", "encoder"],
+            [*model, "--", "-a"],
+        ]:
+            with self.subTest(arguments=arguments):
+                end = arguments.index("--") if "--" in arguments else len(arguments)
+                command, figure = self.command_in(*arguments[:end], "--inches", "6.75", *arguments[end:])
+                words = shlex.split(command)
+                self.assertEqual(words[:2], ["regard", "view"])
+                for word in arguments:
+                    self.assertIn(word, words)
+                end = words.index("--") if "--" in words else len(words)
+                again, same = self.command_in(*words[2:end], "--inches", "6.75", *words[end:])
+                self.assertEqual(again, command)
+                self.assertEqual(same, figure)
+
+
+if __name__ == "__main__":
+    unittest.main()
