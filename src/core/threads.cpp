@@ -55,7 +55,11 @@ class OneThread {
 void run_team(int team, const std::function<void(int)>& body) {
 #ifdef REGARD_STD_THREADS
   std::vector<std::thread> others;
-  for (int thread = 1; thread < team; ++thread) others.emplace_back(body, thread);
+  try {
+    for (int thread = 1; thread < team; ++thread) others.emplace_back(body, thread);
+  } catch (const std::exception&) {
+    // The system gives no more threads or memory: those that exist do the work.
+  }
   body(0);
   for (std::thread& other : others) other.join();
 #else
