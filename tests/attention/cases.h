@@ -36,6 +36,35 @@ inline AttendGradients backward_of(const Inputs& in, const Tensor<float>& dout, 
   return attend_backward(dout, in.q, in.k, in.v, {forward.out.view<4>(), forward.lse.view<3>()}, options, dlse);
 }
 
+// Everything that one question can be answered with.
+struct Answer {
+  AttendResult forward;
+  AttendGradients gradients;
+};
+
+inline Answer answer_to(const Inputs& in, const Tensor<float>& dout, AttendOptions options) {
+  options.observe = {.lse = true, .entropy = true, .weights = true};
+  Answer answer;
+  answer.forward = attend(in.q, in.k, in.v, options);
+  answer.gradients =
+      attend_backward(dout, in.q, in.k, in.v, {answer.forward.out.view<4>(), answer.forward.lse.view<3>()}, options);
+  return answer;
+}
+
+// Bit for bit.
+inline void expect_same(const Answer& a, const Answer& b) {
+  EXPECT_TRUE(same_bits(a.forward.out, b.forward.out));
+  EXPECT_TRUE(same_bits(a.forward.lse, b.forward.lse));
+  EXPECT_TRUE(same_bits(a.forward.entropy, b.forward.entropy));
+  EXPECT_TRUE(same_bits(a.forward.weights, b.forward.weights));
+  EXPECT_TRUE(same_bits(a.gradients.dq, b.gradients.dq));
+  EXPECT_TRUE(same_bits(a.gradients.dk, b.gradients.dk));
+  EXPECT_TRUE(same_bits(a.gradients.dv, b.gradients.dv));
+  EXPECT_TRUE(same_bits(a.gradients.dbias, b.gradients.dbias));
+  EXPECT_TRUE(same_bits(a.gradients.dsink, b.gradients.dsink));
+  EXPECT_EQ(a.gradients.dparameters, b.gradients.dparameters);
+}
+
 inline std::vector<float> list(const Tensor<float>& tensor) { return {tensor.values().begin(), tensor.values().end()}; }
 
 // Row `row` of head 0 of entry 0 of a [batch, heads, rows, width] tensor.

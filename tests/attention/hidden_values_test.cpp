@@ -7,33 +7,6 @@ namespace {
 
 using namespace testing;
 
-struct Everything {
-  AttendResult forward;
-  AttendGradients gradients;
-};
-
-Everything run(const Inputs& in, const Tensor<float>& dout, AttendOptions options) {
-  options.observe = {.lse = true, .entropy = true, .weights = true};
-  Everything all;
-  all.forward = attend(in.q, in.k, in.v, options);
-  all.gradients =
-      attend_backward(dout, in.q, in.k, in.v, {all.forward.out.view<4>(), all.forward.lse.view<3>()}, options);
-  return all;
-}
-
-void expect_same(const Everything& a, const Everything& b) {
-  EXPECT_TRUE(same_bits(a.forward.out, b.forward.out));
-  EXPECT_TRUE(same_bits(a.forward.lse, b.forward.lse));
-  EXPECT_TRUE(same_bits(a.forward.entropy, b.forward.entropy));
-  EXPECT_TRUE(same_bits(a.forward.weights, b.forward.weights));
-  EXPECT_TRUE(same_bits(a.gradients.dq, b.gradients.dq));
-  EXPECT_TRUE(same_bits(a.gradients.dk, b.gradients.dk));
-  EXPECT_TRUE(same_bits(a.gradients.dv, b.gradients.dv));
-  EXPECT_TRUE(same_bits(a.gradients.dbias, b.gradients.dbias));
-  EXPECT_TRUE(same_bits(a.gradients.dsink, b.gradients.dsink));
-  EXPECT_EQ(a.gradients.dparameters, b.gradients.dparameters);
-}
-
 void fill_rows(Tensor<float>& x, const std::vector<Index>& rows, float value) {
   for (Index head = 0; head < x.size(0) * x.size(1); ++head)
     for (Index row : rows) std::fill_n(x.data() + (head * x.size(2) + row) * x.size(3), x.size(3), value);
@@ -64,12 +37,12 @@ struct HoleyCase {
 
 void expect_hidden_numbers_do_not_matter(const HoleyCase& holes, const AttendOptions& options) {
   const auto [clean, clean_dout] = holes.inputs(0.0f);
-  const auto wanted = run(clean, clean_dout, options);
+  const auto wanted = answer_to(clean, clean_dout, options);
   EXPECT_TRUE(all_finite(wanted.forward.out));
   for (float poison : {not_a_number, infinity, -infinity, 3e38f}) {
     SCOPED_TRACE(instruction_set() + " holding " + std::to_string(poison));
     const auto [in, dout] = holes.inputs(poison);
-    expect_same(run(in, dout, options), wanted);
+    expect_same(answer_to(in, dout, options), wanted);
   }
 }
 
@@ -112,7 +85,7 @@ TEST(hidden_values, a_poisoned_query_spares_the_keys_that_it_does_not_see) {
       SCOPED_TRACE(instruction_set() + " holding " + std::to_string(poison));
       auto in = random_inputs(sizes);
       for (Index d = 0; d < 16; ++d) in.q[40 * 16 + d] = poison;
-      const auto got = run(in, dout, {.mask = causal(), .bias = bias.view<4>()});
+      const auto got = answer_to(in, dout, {.mask = causal(), .bias = bias.view<4>()});
       for (Index j = 41; j < 150; ++j)
         for (Index d = 0; d < 16; ++d) {
           ASSERT_TRUE(std::isfinite(got.gradients.dk[j * 16 + d])) << "dk of key " << j;
@@ -131,7 +104,7 @@ TEST(hidden_values, a_poisoned_bias_spares_the_hidden_pairs_of_its_row) {
     const auto dout = normal({1, 1, 60, 8}, 9);
     Tensor<float> bias({1, 1, 60, 60});
     bias[30 * 60 + 2] = not_a_number;
-    const auto got = run(in, dout, {.mask = causal(), .bias = bias.view<4>()});
+    const auto got = answer_to(in, dout, {.mask = causal(), .bias = bias.view<4>()});
     for (Index i = 0; i < 60; ++i)
       for (float value : row_of(got.forward.out, i)) ASSERT_EQ(std::isnan(value), i == 30) << i;
     for (Index j = 31; j < 60; ++j) {
@@ -147,7 +120,7 @@ TEST(hidden_values, a_bias_of_minus_infinity_hides_even_a_nan_score) {
     auto in = random_inputs({.q_len = 3, .kv_len = 3});
     for (Index d = 0; d < 8; ++d) in.k[8 + d] = in.v[8 + d] = not_a_number;
     Tensor<float> bias({1, 1, 1, 3}, {0, -infinity, 0});
-    const auto got = run(in, normal({1, 1, 3, 8}, 9), {.bias = std::as_const(bias).view<4>()});
+    const auto got = answer_to(in, normal({1, 1, 3, 8}, 9), {.bias = std::as_const(bias).view<4>()});
     EXPECT_EQ(seen(got.forward.weights), "101\n101\n101\n");
     EXPECT_TRUE(all_finite(got.forward.out) && all_finite(got.gradients.dq) && all_finite(got.gradients.dv));
     EXPECT_EQ(row_of(got.gradients.dk, 1), zeros(8));
@@ -164,7 +137,7 @@ TEST(hidden_values, a_modifiers_minus_infinity_hides) {
   on_each_instruction_set([] {
     auto in = random_inputs({.q_len = 3, .kv_len = 3});
     for (Index d = 0; d < 8; ++d) in.k[8 + d] = in.v[8 + d] = not_a_number;
-    const auto got = run(in, normal({1, 1, 3, 8}, 9), {.score = HidesKeyOne{}});
+    const auto got = answer_to(in, normal({1, 1, 3, 8}, 9), {.score = HidesKeyOne{}});
     EXPECT_EQ(seen(got.forward.weights), "101\n101\n101\n");
     EXPECT_TRUE(all_finite(got.forward.out) && all_finite(got.gradients.dq) && all_finite(got.gradients.dk));
     EXPECT_EQ(row_of(got.gradients.dv, 1), zeros(8));

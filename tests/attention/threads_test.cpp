@@ -8,11 +8,6 @@ namespace {
 
 using namespace testing;
 
-struct Answer {
-  AttendResult forward;
-  AttendGradients gradients;
-};
-
 struct Question {
   Inputs in = random_inputs(
       {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 130, .kv_len = 290, .head_dim = 16, .value_dim = 16});
@@ -22,32 +17,14 @@ struct Question {
 
   explicit Question(Shape bias_shape) : bias(normal(std::move(bias_shape), 4)) {}
   Answer ask() const {
-    AttendOptions options{.mask = causal(),
-                          .score = softcap(4) + alibi(slopes),
-                          .bias = bias.view<4>(),
-                          .sink = sink,
-                          .dropout = {0.1, 3},
-                          .observe = {.lse = true, .entropy = true, .weights = true}};
-    Answer answer;
-    answer.forward = attend(in.q, in.k, in.v, options);
-    answer.gradients =
-        attend_backward(dout, in.q, in.k, in.v, {answer.forward.out.view<4>(), answer.forward.lse.view<3>()}, options);
-    return answer;
+    return answer_to(in, dout,
+                     {.mask = causal(),
+                      .score = softcap(4) + alibi(slopes),
+                      .bias = bias.view<4>(),
+                      .sink = sink,
+                      .dropout = {0.1, 3}});
   }
 };
-
-void expect_same(const Answer& a, const Answer& b) {
-  EXPECT_TRUE(same_bits(a.forward.out, b.forward.out));
-  EXPECT_TRUE(same_bits(a.forward.lse, b.forward.lse));
-  EXPECT_TRUE(same_bits(a.forward.entropy, b.forward.entropy));
-  EXPECT_TRUE(same_bits(a.forward.weights, b.forward.weights));
-  EXPECT_TRUE(same_bits(a.gradients.dq, b.gradients.dq));
-  EXPECT_TRUE(same_bits(a.gradients.dk, b.gradients.dk));
-  EXPECT_TRUE(same_bits(a.gradients.dv, b.gradients.dv));
-  EXPECT_TRUE(same_bits(a.gradients.dbias, b.gradients.dbias));
-  EXPECT_TRUE(same_bits(a.gradients.dsink, b.gradients.dsink));
-  EXPECT_EQ(a.gradients.dparameters, b.gradients.dparameters);
-}
 
 class ThreadCount : public ::testing::Test {
  protected:
