@@ -51,7 +51,7 @@ struct Position {
   Index row() const { return tile.row + i; }
   Index query() const { return tile.query + i; }
   Index key() const { return tile.key + j; }
-  // query - key, in 32 bits (positions of one sequence lie within 2^31).
+  // query - key, in 32 bits: with modifiers, attend refuses |q_start| + q_len + kv_len of 2^31 and more.
   std::int32_t distance() const { return static_cast<std::int32_t>(tile.query - tile.key) + i - j; }
 };
 

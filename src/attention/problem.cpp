@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,31 @@ void check_score(const char* call, const Sizes& sizes, const ScoreModifiers& sco
   }
 }
 
+// Modifiers see distances in 32 bits (see Position::distance); a soft cap sees none.
+void check_distances(const char* call, const Sizes& sizes, const OptionFacts& facts) {
+  constexpr Index largest = std::numeric_limits<std::int32_t>::max();
+  const auto& chain = facts.score->chain();
+  const auto sees_positions = [](const auto& modifier) { return modifier->kind() != ScoreModifier::Kind::softcap; };
+  const auto first = std::find_if(chain.begin(), chain.end(), sees_positions);
+  if (first == chain.end()) return;
+  // Below 0 where the lengths alone are too much: then every start is refused.
+  const Index room = std::max(sizes.q_len, sizes.kv_len) > largest ? -1 : largest - sizes.q_len - sizes.kv_len;
+  const auto starts = static_cast<Index>(std::max<std::size_t>(1, facts.q_start->count()));
+  for (Index b = 0; b < starts; ++b) {
+    const Index start = facts.q_start->of(b, sizes.q_len, sizes.kv_len);
+    if (start > room || start < -room)
+      refuse(call, "q_start " + text(start) + " with q_len " + text(sizes.q_len) + " and kv_len " + text(sizes.kv_len) +
+                       " exceeds the 32-bit distances of score modifier '" + (*first)->name() + "'");
+  }
+}
+
+void check_q_start(const char* call, const Sizes& sizes, const OptionFacts& facts) {
+  const auto count = static_cast<Index>(facts.q_start->count());
+  if (count > 1 && count != sizes.batch)
+    refuse(call, "q_start has " + text(count) + " entries but batch is " + text(sizes.batch));
+  check_distances(call, sizes, facts);
+}
+
 }  // namespace
 
 Sizes check_shapes(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v) {
@@ -82,9 +108,7 @@ void check_facts(const char* call, const Sizes& sizes, const OptionFacts& facts)
   for (std::size_t axis = 0; facts.has_bias && axis < 4; ++axis)
     if (facts.bias[axis] != 1 && facts.bias[axis] != pairs[axis])
       refuse(call, "bias " + text(facts.bias) + " does not broadcast to [batch,q_heads,q_len,kv_len] = " + text(pairs));
-  if (facts.q_starts > 1 && static_cast<Index>(facts.q_starts) != sizes.batch)
-    refuse(call,
-           "q_start has " + text(static_cast<Index>(facts.q_starts)) + " entries but batch is " + text(sizes.batch));
+  check_q_start(call, sizes, facts);
   if (facts.sinks > 0 && static_cast<Index>(facts.sinks) != sizes.q_heads)
     refuse(call, "sink has " + text(static_cast<Index>(facts.sinks)) + " entries but q has " + text(sizes.q_heads) +
                      " heads");

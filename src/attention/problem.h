@@ -25,7 +25,8 @@ struct OptionFacts {
   const ScoreModifiers* score;
   Sizes4 bias;
   bool has_bias;
-  std::size_t q_starts, sinks;
+  const QueryStart* q_start;
+  std::size_t sinks;
   std::span<const Index> kv_lengths;
   const Observe* observe;
   double scale;
@@ -42,7 +43,7 @@ void check_writable(const char* call, const char* name, const View<float, 4>& ou
 template <class T>
 void check_options(const char* call, const Sizes& sizes, const BasicAttendOptions<T>& options) {
   check_facts(call, sizes,
-              {&options.mask, &options.score, options.bias.sizes(), options.bias.given(), options.q_start.count(),
+              {&options.mask, &options.score, options.bias.sizes(), options.bias.given(), &options.q_start,
                options.sink.size(), options.kv_lengths, &options.observe,
                options.scale ? static_cast<double>(*options.scale) : 1.0, options.dropout.p});
 }

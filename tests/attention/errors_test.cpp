@@ -74,6 +74,28 @@ TEST(errors, a_soft_cap_that_is_not_first_is_refused) {
     EXPECT_THROW(softcap(cap), ArgumentError) << cap;
 }
 
+struct ByDistance {
+  static constexpr const char* name = "by distance";
+  float operator()(float score, const Position& at) const { return score - static_cast<float>(at.distance()); }
+};
+
+// 3 queries, 5 keys: the farthest pair that is let in is 2^31 - 1 - 5 apart.
+TEST(errors, positions_that_32_bit_distances_can_not_hold_are_refused) {
+  const Index far = (Index{1} << 31) - 1 - 3 - 5, farthest = std::numeric_limits<Index>::min();
+  const auto slopes = alibi_slopes(4);
+  EXPECT_EQ(refusal({.score = alibi(slopes), .q_start = far}), "nothing was refused");
+  EXPECT_EQ(refusal({.score = alibi(slopes), .q_start = -far}), "nothing was refused");
+  EXPECT_EQ(refusal({.score = softcap(5) + alibi(slopes), .q_start = far + 1}),
+            "attend: q_start 2147483640 with q_len 3 and kv_len 5 exceeds the 32-bit distances of score modifier "
+            "'alibi'");
+  EXPECT_EQ(refusal({.score = ByDistance{}, .q_start = std::vector<Index>{0, -far - 1}}),
+            "attend: q_start -2147483640 with q_len 3 and kv_len 5 exceeds the 32-bit distances of score modifier "
+            "'by distance'");
+  EXPECT_NE(refusal({.score = ByDistance{}, .q_start = farthest}), "nothing was refused");
+  EXPECT_EQ(refusal({.score = softcap(5), .q_start = far * 4}), "nothing was refused") << "no distance is looked at";
+  EXPECT_EQ(refusal({.mask = causal(), .q_start = far * 4}), "nothing was refused");
+}
+
 TEST(errors, each_call_signs_with_its_own_name) {
   const Tensor<float> q({1, 1, 2, 4}), k({1, 1, 3, 5}), v({1, 1, 3, 4}), lse({1, 1, 2});
   const Tensor<double> qd({1, 1, 2, 4}), kd({1, 1, 3, 5}), vd({1, 1, 3, 4});
