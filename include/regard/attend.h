@@ -109,7 +109,8 @@ using AttendResult = BasicAttendResult<float>;
 
 // Throws ArgumentError naming both sides and both shapes when sizes disagree,
 // head_dim is 0, q_heads is not a multiple of kv_heads, a bias or mask does not
-// broadcast, or a soft cap does not come first.
+// broadcast, a soft cap does not come first, or score modifiers would see
+// positions of 2^31 and more.
 AttendResult attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                     const AttendOptions& options = {});
 
@@ -145,7 +146,8 @@ AttendGradients attend_backward(View<const float, 4> dout, View<const float, 4> 
                                 View<const float, 3> dlse = {});
 
 // Memory of yours for the three large gradients (any strides but 0 and
-// overlapping ones); the result's dq, dk and dv stay empty.
+// overlapping ones; columns of one tensor are fine, an element that two of them
+// share is refused); the result's dq, dk and dv stay empty.
 struct GradientViews {
   View<float, 4> dq, dk, dv;
 };

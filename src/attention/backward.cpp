@@ -366,6 +366,7 @@ AttendGradients attend_backward_into(const GradientViews& gradients, View<const 
   detail::check_writable(name, "dq", gradients.dq);
   detail::check_writable(name, "dk", gradients.dk);
   detail::check_writable(name, "dv", gradients.dv);
+  detail::check_apart(name, {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}});
   detail::BackwardState state;
   state.dout = dout;
   state.dq = gradients.dq;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/overlap.h"
 #include "regard/error.h"
 #include "regard/random.h"
 
@@ -146,6 +147,15 @@ void check_writable(const char* call, const char* name, const View<float, 4>& ou
                        shape_text(out.strides().data(), 4) + ")");
     span += stride * (size - 1);
   }
+}
+
+void check_apart(const char* call, std::initializer_list<NamedOutput> outputs) {
+  for (auto a = outputs.begin(); a != outputs.end(); ++a)
+    for (auto b = a + 1; b != outputs.end(); ++b)
+      if (share_memory(a->view, b->view))
+        refuse(call, std::string(a->name) + " " + a->view.text() + " and " + b->name + " " + b->view.text() +
+                         " share memory (strides " + shape_text(a->view.strides().data(), 4) + " and " +
+                         shape_text(b->view.strides().data(), 4) + ")");
 }
 
 }  // namespace regard::detail

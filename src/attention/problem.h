@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "regard/attend.h"
@@ -39,6 +40,13 @@ void check_equal(const char* call, const char* name, const Shape& got, const Sha
 
 // Refuses outputs whose elements share memory (stride 0, overlapping rows).
 void check_writable(const char* call, const char* name, const View<float, 4>& out);
+
+struct NamedOutput {
+  const char* name;
+  const View<float, 4>& view;
+};
+// Refuses outputs of which two have an element in common. Each must be writable.
+void check_apart(const char* call, std::initializer_list<NamedOutput> outputs);
 
 template <class T>
 void check_options(const char* call, const Sizes& sizes, const BasicAttendOptions<T>& options) {
