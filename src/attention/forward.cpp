@@ -46,6 +46,7 @@ class ForwardBlock {
   void add_values(const kernels::Tile& weights, Index chunk_row, const std::uint8_t* visible);
   void drop(const kernels::Tile& weights, Index chunk_row, Index key);
   void finish(View<float, 4> out);
+  float join_sink(Index at);
   void finish_row(Index chunk_row, float* values);
 
   const Call& call_;
@@ -134,28 +135,34 @@ void ForwardBlock::add_values(const kernels::Tile& weights, Index chunk_row, con
     kernels_.product(product);
 }
 
-// The sink joins maximum and denominator once, last; then the row is divided.
+// The sink joins maximum and denominator once, last. Returns what the sums so
+// far are to be multiplied by.
+float ForwardBlock::join_sink(Index at) {
+  float& largest = rows_.max[at];
+  float& sum = rows_.sum[at];
+  const float sink = call_.options.sink[static_cast<std::size_t>(h_)];
+  const double before = kernels_.row_reference(largest);
+  const bool empty = largest == -infinity;
+  largest = std::max(largest, sink);
+  const double after = kernels_.row_reference(largest), moved = before - after;
+  const float factor = empty ? 0.0f : static_cast<float>(std::exp(moved));
+  if (!rows_.spread.empty())
+    rows_.spread[at] = factor == 0.0f ? 0.0f : factor * (rows_.spread[at] + sum * static_cast<float>(moved));
+  sum = sum * factor + static_cast<float>(std::exp(static_cast<double>(sink) - after));
+  return factor;
+}
+
 void ForwardBlock::finish_row(Index chunk_row, float* values) {
-  float& largest = rows_.max[at(chunk_row)];
-  float& sum = rows_.sum[at(chunk_row)];
-  float factor = 1.0f, sink_weight = 0.0f;
+  const Index row = at(chunk_row);
+  float keys_sum = rows_.sum[row], factor = 1.0f;
   if (!call_.options.sink.empty()) {
-    const float sink = call_.options.sink[static_cast<std::size_t>(h_)];
-    const float joined = std::max(largest, sink);
-    if (joined != largest && joined != -infinity) {
-      factor = largest == -infinity ? 0.0f : std::exp(largest - joined);
-      if (!rows_.spread.empty())
-        rows_.spread[at(chunk_row)] =
-            factor == 0.0f ? 0.0f : factor * (rows_.spread[at(chunk_row)] + sum * (largest - joined));
-      largest = joined;
-    }
-    sink_weight = largest == -infinity ? 0.0f : std::exp(sink - largest);
+    factor = join_sink(row);
+    keys_sum *= factor;
   }
-  const float keys_sum = sum * factor;
-  sum = keys_sum + sink_weight;
+  const float sum = rows_.sum[row];
   if (!rows_.spread.empty()) {
-    // H = -sum p ln p with p = w / sum and ln p = (s - max) - ln sum.
-    float& spread = rows_.spread[at(chunk_row)];
+    // H = -sum p ln p with p = w / sum and ln p = (s - reference) - ln sum.
+    float& spread = rows_.spread[row];
     spread = sum == 0.0f ? 0.0f : (std::log(sum) * keys_sum - spread) / sum;
   }
   for (Index d = 0; d < call_.sizes.value_dim; ++d) values[d] = sum == 0.0f ? 0.0f : values[d] * factor / sum;
@@ -184,7 +191,9 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
   if (observe.lse) {
     result.lse = Tensor<float>::uninitialised({call.sizes.batch, call.sizes.q_heads, call.sizes.q_len});
     for (Index i = 0; i < result.lse.count(); ++i)
-      result.lse[i] = rows.sum[i] == 0.0f ? -infinity : rows.max[i] + std::log(rows.sum[i]);
+      result.lse[i] = rows.sum[i] == 0.0f ? -infinity
+                                             : static_cast<float>(call.kernels.row_reference(rows.max[i]) +
+                                                                  static_cast<double>(std::log(rows.sum[i])));
   }
   if (observe.weights || !observe.rectangles.empty()) observe_scores(call, rows, result);
 }

@@ -50,6 +50,7 @@ const Kernels* Table() {
                              PackInterleaved,
                              PackPanels,
                              RunAnySoftmaxStep,
+                             RowReference,
                              RunSoftmaxGradient,
                              RunWeights,
                              RunHide,

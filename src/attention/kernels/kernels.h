@@ -48,10 +48,10 @@ struct Tile {
 
 // Running softmax over one more block of keys.
 struct SoftmaxStep {
-  Tile scores;        // in: scores, -inf where hidden; out: exp(score - new maximum)
+  Tile scores;        // in: scores, -inf where hidden; out: exp(score - reference of the new maximum)
   float* row_max;     // [rows] running maximum, -inf before the first block
-  float* row_sum;     // [rows] running sum of exp(score - maximum)
-  float* row_spread;  // [rows] running sum of exp(s - max) * (s - max), or null
+  float* row_sum;     // [rows] running sum of exp(score - reference)
+  float* row_spread;  // [rows] running sum of exp(s - reference) * (s - reference), or null
   float* out;         // [rows, out_stride] accumulator, rescaled when the maximum moves
   Index out_stride, out_cols;
 };
@@ -83,8 +83,11 @@ struct Kernels {
   bool (*pack_panels)(const Matrix& from, float scale, float* to);
 
   void (*softmax_step)(const SoftmaxStep&);
+  // What exponentials of a row with this maximum are relative to: near the
+  // maximum, chosen so that they are cheap.
+  double (*row_reference)(float row_max);
   void (*softmax_gradient)(const SoftmaxGradient&);
-  // data = exp(data - max) / sum per row; 0 where data is -inf.
+  // data = exp(data - reference) / sum per row; 0 where data is -inf.
   void (*weights)(const Tile&, const float* row_max, const float* row_sum);
 
   void (*hide)(const Tile&, const std::uint8_t* visible, Index visible_stride);

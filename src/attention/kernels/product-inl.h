@@ -28,40 +28,47 @@ constexpr int kRowTile = 6;
 #endif
 constexpr int kColumnTile = 2 * kLanes;
 
+// Small loops over register arrays: left to itself the compiler keeps the
+// arrays in memory on the way in and out.
+#define REGARD_UNROLL _Pragma("GCC unroll 16")
+
 // M rows x N vectors of c. UnitRow: the rows of a lie next to each other.
-template <int M, int N, bool UnitRow>
+template <int M, int N, bool UnitRow, bool Accumulate>
 HWY_NOINLINE void RegisterTile(const Product& p, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                                float* HWY_RESTRICT c) {
   const D d;
   const Index a_row = UnitRow ? 1 : p.a_row, a_depth = p.a_depth;
   V sum[M][N];
-  for (int m = 0; m < M; ++m)
-    for (int n = 0; n < N; ++n) sum[m][n] = p.accumulate ? hn::LoadU(d, c + m * p.c_row + n * kLanes) : hn::Zero(d);
-  for (Index k = 0; k < p.depth; ++k) {
+  REGARD_UNROLL for (int m = 0; m < M; ++m)
+    REGARD_UNROLL for (int n = 0; n < N; ++n) sum[m][n] =
+        Accumulate ? hn::LoadU(d, c + m * p.c_row + n * kLanes) : hn::Zero(d);
+  const Index depth = p.depth;
+  for (Index k = 0; k < depth; ++k) {
     V column[N];
-    for (int n = 0; n < N; ++n) column[n] = hn::Load(d, b + k * kColumnTile + n * kLanes);
-    for (int m = 0; m < M; ++m) {
+    REGARD_UNROLL for (int n = 0; n < N; ++n) column[n] = hn::LoadU(d, b + n * kLanes);
+    REGARD_UNROLL for (int m = 0; m < M; ++m) {
       const V row = hn::Set(d, a[m * a_row + k * a_depth]);
-      for (int n = 0; n < N; ++n) sum[m][n] = hn::MulAdd(row, column[n], sum[m][n]);
+      REGARD_UNROLL for (int n = 0; n < N; ++n) sum[m][n] = hn::MulAdd(row, column[n], sum[m][n]);
     }
+    b += kColumnTile;
   }
-  for (int m = 0; m < M; ++m)
-    for (int n = 0; n < N; ++n) hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
+  REGARD_UNROLL for (int m = 0; m < M; ++m)
+    REGARD_UNROLL for (int n = 0; n < N; ++n) hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
 }
 
 using TileFunction = void (*)(const Product&, const float*, const float*, float*);
 
-template <int N, bool UnitRow, int... M>
+template <int N, bool UnitRow, bool Accumulate, int... M>
 constexpr std::array<TileFunction, sizeof...(M)> TileTable(std::integer_sequence<int, M...>) {
-  return {&RegisterTile<M + 1, N, UnitRow>...};
+  return {&RegisterTile<M + 1, N, UnitRow, Accumulate>...};
 }
-template <int N, bool UnitRow>
-constexpr auto kTiles = TileTable<N, UnitRow>(std::make_integer_sequence<int, kRowTile>());
+template <int N, bool UnitRow, bool Accumulate>
+constexpr auto kTiles = TileTable<N, UnitRow, Accumulate>(std::make_integer_sequence<int, kRowTile>());
 
-template <bool UnitRow>
+template <bool UnitRow, bool Accumulate>
 HWY_INLINE void RunProduct(const Product& p) {
   for (Index col = 0; col < p.cols; col += kColumnTile) {
-    const auto& tiles = p.cols - col <= kLanes ? kTiles<1, UnitRow> : kTiles<2, UnitRow>;
+    const auto& tiles = p.cols - col <= kLanes ? kTiles<1, UnitRow, Accumulate> : kTiles<2, UnitRow, Accumulate>;
     const float* b = p.b + col / kColumnTile * p.b_panel;
     for (Index row = 0; row < p.rows; row += kRowTile) {
       const Index count = std::min<Index>(kRowTile, p.rows - row);
@@ -72,9 +79,9 @@ HWY_INLINE void RunProduct(const Product& p) {
 
 void RunAnyProduct(const Product& p) {
   if (p.a_row == 1)
-    RunProduct<true>(p);
+    p.accumulate ? RunProduct<true, true>(p) : RunProduct<true, false>(p);
   else
-    RunProduct<false>(p);
+    p.accumulate ? RunProduct<false, true>(p) : RunProduct<false, false>(p);
 }
 
 // Pair by pair, for the rare tiles that hold NaN or infinity behind a mask;
@@ -107,21 +114,37 @@ HWY_INLINE bool IsFinite(float value) {
   return (bits & 0x7F800000u) != 0x7F800000u;
 }
 
-// Four rows by four depths, turned round in 128-bit registers; `bad` collects
-// x - x, which is 0 for every finite x.
-using D4 = hn::CappedTag<float, 4>;
-using V4 = hn::Vec<D4>;
-HWY_INLINE void TurnFour(const float* from, Index row_stride, V4 scale, float* to, Index width, V4& bad) {
-  const D4 d;
-  const V4 r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + row_stride);
-  const V4 r2 = hn::LoadU(d, from + 2 * row_stride), r3 = hn::LoadU(d, from + 3 * row_stride);
-  bad = hn::Add(bad, hn::Add(hn::Add(hn::Sub(r0, r0), hn::Sub(r1, r1)), hn::Add(hn::Sub(r2, r2), hn::Sub(r3, r3))));
-  const V4 a = hn::InterleaveLower(d, r0, r2), b = hn::InterleaveUpper(d, r0, r2);
-  const V4 c = hn::InterleaveLower(d, r1, r3), e = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::Mul(hn::InterleaveLower(d, a, c), scale), d, to);
-  hn::StoreU(hn::Mul(hn::InterleaveUpper(d, a, c), scale), d, to + width);
-  hn::StoreU(hn::Mul(hn::InterleaveLower(d, b, e), scale), d, to + 2 * width);
-  hn::StoreU(hn::Mul(hn::InterleaveUpper(d, b, e), scale), d, to + 3 * width);
+// Four rows by up to eight depths, turned round within blocks of 128 bits;
+// `bad` collects 0 * x, which is 0 for every finite x.
+using DTurn = hn::CappedTag<float, 8>;
+using VTurn = hn::Vec<DTurn>;
+constexpr int kTurn = kLanes < 8 ? kLanes : 8;
+
+HWY_INLINE void StoreTurned(VTurn v, float* to, Index width) {
+  const hn::CappedTag<float, 4> d4;
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE4
+  hn::StoreU(v, d4, to);
+  (void)width;
+#else
+  hn::StoreU(hn::LowerHalf(d4, v), d4, to);
+  hn::StoreU(hn::UpperHalf(d4, v), d4, to + 4 * width);
+#endif
+}
+
+HWY_INLINE void TurnFour(const float* from, Index row_stride, VTurn scale, float* to, Index width, VTurn bad[2]) {
+  const DTurn d;
+  const VTurn zero = hn::Zero(d);
+  const VTurn r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + row_stride);
+  const VTurn r2 = hn::LoadU(d, from + 2 * row_stride), r3 = hn::LoadU(d, from + 3 * row_stride);
+  bad[0] = hn::MulAdd(r2, zero, hn::MulAdd(r0, zero, bad[0]));
+  bad[1] = hn::MulAdd(r3, zero, hn::MulAdd(r1, zero, bad[1]));
+  const VTurn s0 = hn::Mul(r0, scale), s1 = hn::Mul(r1, scale), s2 = hn::Mul(r2, scale), s3 = hn::Mul(r3, scale);
+  const VTurn a = hn::InterleaveLower(d, s0, s2), b = hn::InterleaveUpper(d, s0, s2);
+  const VTurn c = hn::InterleaveLower(d, s1, s3), e = hn::InterleaveUpper(d, s1, s3);
+  StoreTurned(hn::InterleaveLower(d, a, c), to, width);
+  StoreTurned(hn::InterleaveUpper(d, a, c), to + width, width);
+  StoreTurned(hn::InterleaveLower(d, b, e), to + 2 * width, width);
+  StoreTurned(hn::InterleaveUpper(d, b, e), to + 3 * width, width);
 }
 
 // Rows [first, last) of one group, element by element.
@@ -138,39 +161,58 @@ HWY_INLINE bool PackRows(const Matrix& from, Index first, Index last, Index firs
 }
 
 bool PackInterleaved(const Matrix& from, Index width, float scale, float* HWY_RESTRICT to) {
-  const D4 d;
-  const V4 factor = hn::Set(d, scale);
-  V4 bad = hn::Zero(d);
+  const DTurn d;
+  const VTurn factor = hn::Set(d, scale);
+  VTurn bad[2] = {hn::Zero(d), hn::Zero(d)};
   bool finite = true;
   Matrix group = from;
   for (Index row = 0; row < from.rows; row += width, to += width * from.depth) {
     const Index count = std::min(width, from.rows - row);
     group.data = from.data + row * from.row_stride;
     if (count < width) std::fill_n(to, width * from.depth, 0.0f);
-    const Index fast_rows = from.depth_stride == 1 ? count / 4 * 4 : 0, fast_depth = from.depth / 4 * 4;
+    const Index fast_rows = from.depth_stride == 1 ? count / 4 * 4 : 0, fast_depth = from.depth / kTurn * kTurn;
     for (Index i = 0; i < fast_rows; i += 4)
-      for (Index k = 0; k < fast_depth; k += 4)
+      for (Index k = 0; k < fast_depth; k += kTurn)
         TurnFour(group.data + i * from.row_stride + k, from.row_stride, factor, to + k * width + i, width, bad);
     finite &= PackRows(group, 0, fast_rows, fast_depth, width, scale, to);
     finite &= PackRows(group, fast_rows, count, 0, width, scale, to);
   }
-  return finite && hn::AllFalse(d, hn::Ne(bad, hn::Zero(d)));
+  return finite && hn::AllFalse(d, hn::Ne(hn::Add(bad[0], bad[1]), hn::Zero(d)));
+}
+
+// One row of `count` <= kColumnTile elements, element by element.
+HWY_INLINE bool PackPanelRow(const float* source, Index depth_stride, Index count, float scale, float* to) {
+  bool finite = true;
+  for (Index i = 0; i < count; ++i) {
+    to[i] = source[i * depth_stride] * scale;
+    finite &= IsFinite(to[i]);
+  }
+  std::fill(to + count, to + kColumnTile, 0.0f);
+  return finite;
 }
 
 bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
+  const D d;
+  const V factor = hn::Set(d, scale);
+  V bad0 = hn::Zero(d), bad1 = hn::Zero(d);  // x - x, which is 0 for every finite x
   bool finite = true;
   for (Index start = 0; start < from.depth; start += kColumnTile) {
     const Index count = std::min<Index>(kColumnTile, from.depth - start);
-    for (Index row = 0; row < from.rows; ++row, to += kColumnTile) {
-      const float* source = from.data + row * from.row_stride + start * from.depth_stride;
-      for (Index i = 0; i < count; ++i) {
-        to[i] = source[i * from.depth_stride] * scale;
-        finite &= IsFinite(to[i]);
+    const bool whole = count == kColumnTile && from.depth_stride == 1;
+    const float* source = from.data + start * from.depth_stride;
+    for (Index row = 0; row < from.rows; ++row, to += kColumnTile, source += from.row_stride) {
+      if (!whole) {
+        finite &= PackPanelRow(source, from.depth_stride, count, scale, to);
+        continue;
       }
-      for (Index i = count; i < kColumnTile; ++i) to[i] = 0.0f;
+      const V first = hn::Mul(hn::LoadU(d, source), factor), second = hn::Mul(hn::LoadU(d, source + kLanes), factor);
+      bad0 = hn::Add(bad0, hn::Sub(first, first));
+      bad1 = hn::Add(bad1, hn::Sub(second, second));
+      hn::StoreU(first, d, to);
+      hn::StoreU(second, d, to + kLanes);
     }
   }
-  return finite;
+  return finite && hn::AllFalse(d, hn::Ne(hn::Add(bad0, bad1), hn::Zero(d)));
 }
 
 }  // namespace regard::kernels::HWY_NAMESPACE
