@@ -103,7 +103,7 @@ void BackwardBlock::run() {
 void BackwardBlock::pack_keys() {
   const auto k = rows_of(call_.k, b_, kv_head_, key_, visible_keys_);
   const auto v = rows_of(call_.v, b_, kv_head_, key_, visible_keys_);
-  keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, 1.0f, key_columns_);
+  keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, call_.scale, key_columns_);
   keys_finite_ &= kernels_.pack_interleaved(v, kernels_.column_tile, 1.0f, value_columns_);
   // The scale may carry a finite number to infinity.
   keys_finite_ &= kernels_.pack_panels(k, call_.scale, key_panels_);
@@ -131,7 +131,7 @@ void BackwardBlock::meet_chunk(const Spot& spot, Coverage coverage, Index step) 
 bool BackwardBlock::pack_chunk(const Spot& spot) {
   const auto q = rows_of(call_.q, b_, spot.h, spot.row, spot.rows);
   const auto dout = rows_of(state_.dout, b_, spot.h, spot.row, spot.rows);
-  bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, call_.scale, query_groups_);
+  bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, 1.0f, query_groups_);
   finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, dout_groups_);
   finite &= kernels_.pack_panels(q, call_.scale, query_panels_);
   kernels_.pack_panels(dout, 1.0f, dout_panels_);
@@ -142,7 +142,7 @@ bool BackwardBlock::pack_chunk(const Spot& spot) {
 void BackwardBlock::multiply_forward(const float* groups, const float* columns, Index depth,
                                      const kernels::Tile& tile) const {
   kernels_.product({groups, kernels_.row_tile * depth, 1, kernels_.row_tile, columns, kernels_.column_tile * depth,
-                    tile.data, tile.stride, tile.rows, tile.keys, depth, false});
+                    kernels_.column_tile, tile.data, tile.stride, tile.rows, tile.keys, depth, false});
 }
 
 // to[keys x depth] += tile^T . panels
@@ -152,6 +152,7 @@ void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* panel
   const kernels::Product product{tile.data, kernels_.row_tile,
                                  1,         tile.stride,
                                  panels,    tile.rows * kernels_.column_tile,
+                                 kernels_.column_tile,
                                  to,        kernels::padded(depth, kernels_.column_tile),
                                  tile.keys, depth,
                                  tile.rows, true};
@@ -168,6 +169,7 @@ void BackwardBlock::add_queries(const Spot& spot, const kernels::Tile& gradients
                                  1,
                                  key_panels_,
                                  spot.keys * kernels_.column_tile,
+                                 kernels_.column_tile,
                                  dq_,
                                  wide_depth_,
                                  spot.rows,

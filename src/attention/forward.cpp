@@ -1,10 +1,9 @@
 // The streaming forward pass: a block of queries meets the keys tile by tile
 // under a running softmax; nothing of size q_len x kv_len exists.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "attention/call.h"
+#include "attention/rows.h"
+#include "attention/short.h"
 #include "regard/attend.h"
 #include "regard/random.h"
 #include "regard/threads.h"
@@ -12,8 +11,6 @@
 namespace regard {
 namespace detail {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Everything one (batch, head, query block) works on. Buffers are carved from
 // the thread's workspace.
@@ -46,8 +43,6 @@ class ForwardBlock {
   void add_values(const kernels::Tile& weights, Index chunk_row, const std::uint8_t* visible);
   void drop(const kernels::Tile& weights, Index chunk_row, Index key);
   void finish(View<float, 4> out);
-  float join_sink(Index at);
-  void finish_row(Index chunk_row, float* values);
 
   const Call& call_;
   const kernels::Kernels& kernels_;
@@ -76,17 +71,15 @@ void ForwardBlock::carve() {
 }
 
 void ForwardBlock::pack_queries() {
-  kernels_.pack_interleaved(rows_of(call_.q, b_, h_, row_, count_), kernels_.row_tile, call_.scale, queries_);
+  kernels_.pack_interleaved(rows_of(call_.q, b_, h_, row_, count_), kernels_.row_tile, 1.0f, queries_);
   std::fill_n(out_, count_ * out_stride_, 0.0f);
-  std::fill_n(rows_.max.data() + at(0), count_, -infinity);
-  std::fill_n(rows_.sum.data() + at(0), count_, 0.0f);
-  if (!rows_.spread.empty()) std::fill_n(rows_.spread.data() + at(0), count_, 0.0f);
+  start_rows(rows_, at(0), count_);
 }
 
 void ForwardBlock::meet_keys(Index key, Index keys) {
   if (call_.options.mask.coverage(mask_block(call_, spot(0, count_, key, keys))) == Coverage::none) return;
   const Index group = call_.kv_head(h_);
-  kernels_.pack_interleaved(rows_of(call_.k, b_, group, key, keys), kernels_.column_tile, 1.0f, keys_);
+  kernels_.pack_interleaved(rows_of(call_.k, b_, group, key, keys), kernels_.column_tile, call_.scale, keys_);
   values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, key, keys), 1.0f, values_);
   for (Index chunk = 0; chunk < count_; chunk += call_.tiling.chunk_rows) {
     const Index rows = std::min(call_.tiling.chunk_rows, count_ - chunk);
@@ -99,7 +92,7 @@ void ForwardBlock::meet_chunk(Index chunk_row, Index key, Index keys, Coverage c
   const Index rows = std::min(call_.tiling.chunk_rows, count_ - chunk_row), depth = call_.sizes.head_dim;
   const kernels::Tile scores{scores_, call_.tile_stride(), rows, keys};
   kernels_.product({queries_ + chunk_row * depth, kernels_.row_tile * depth, 1, kernels_.row_tile, keys_,
-                    kernels_.column_tile * depth, scores_, scores.stride, rows, keys, depth, false});
+                    kernels_.column_tile * depth, kernels_.column_tile, scores_, scores.stride, rows, keys, depth, false});
   finish_scores(call_, spot(chunk_row, rows, key, keys), coverage, scores, scratch_);
   const bool select = !values_finite_ && !kernels_.mark_visible(scores, scratch_, scores.stride);
   kernels_.softmax_step({scores, rows_.max.data() + at(chunk_row), rows_.sum.data() + at(chunk_row),
@@ -123,6 +116,7 @@ void ForwardBlock::add_values(const kernels::Tile& weights, Index chunk_row, con
                                  1,
                                  values_,
                                  weights.keys * kernels_.column_tile,
+                                 kernels_.column_tile,
                                  out_ + chunk_row * out_stride_,
                                  out_stride_,
                                  weights.rows,
@@ -135,50 +129,8 @@ void ForwardBlock::add_values(const kernels::Tile& weights, Index chunk_row, con
     kernels_.product(product);
 }
 
-// The sink joins maximum and denominator once, last. Returns what the sums so
-// far are to be multiplied by.
-float ForwardBlock::join_sink(Index at) {
-  float& largest = rows_.max[at];
-  float& sum = rows_.sum[at];
-  const float sink = call_.options.sink[static_cast<std::size_t>(h_)];
-  const double before = kernels_.row_reference(largest);
-  const bool empty = largest == -infinity;
-  largest = std::max(largest, sink);
-  const double after = kernels_.row_reference(largest), moved = before - after;
-  const float factor = empty ? 0.0f : static_cast<float>(std::exp(moved));
-  if (!rows_.spread.empty())
-    rows_.spread[at] = factor == 0.0f ? 0.0f : factor * (rows_.spread[at] + sum * static_cast<float>(moved));
-  sum = sum * factor + static_cast<float>(std::exp(static_cast<double>(sink) - after));
-  return factor;
-}
-
-void ForwardBlock::finish_row(Index chunk_row, float* values) {
-  const Index row = at(chunk_row);
-  float keys_sum = rows_.sum[row], factor = 1.0f;
-  if (!call_.options.sink.empty()) {
-    factor = join_sink(row);
-    keys_sum *= factor;
-  }
-  const float sum = rows_.sum[row];
-  if (!rows_.spread.empty()) {
-    // H = -sum p ln p with p = w / sum and ln p = (s - reference) - ln sum.
-    float& spread = rows_.spread[row];
-    spread = sum == 0.0f ? 0.0f : (std::log(sum) * keys_sum - spread) / sum;
-  }
-  for (Index d = 0; d < call_.sizes.value_dim; ++d) values[d] = sum == 0.0f ? 0.0f : values[d] * factor / sum;
-}
-
 void ForwardBlock::finish(View<float, 4> out) {
-  for (Index i = 0; i < count_; ++i) {
-    float* values = out_ + i * out_stride_;
-    finish_row(i, values);
-    if (call_.sizes.value_dim == 0) continue;
-    float* to = &out(b_, h_, row_ + i, 0);
-    if (out.stride(3) == 1)
-      std::copy_n(values, call_.sizes.value_dim, to);
-    else
-      for (Index d = 0; d < call_.sizes.value_dim; ++d) to[d * out.stride(3)] = values[d];
-  }
+  write_rows(call_, rows_, spot(0, count_, 0, 0), {out_, out_stride_, count_, call_.sizes.value_dim}, out);
 }
 
 void check_output(const char* name, const View<float, 4>& out, const Sizes& sizes) {
@@ -190,10 +142,7 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
   const Observe& observe = call.options.observe;
   if (observe.lse) {
     result.lse = Tensor<float>::uninitialised({call.sizes.batch, call.sizes.q_heads, call.sizes.q_len});
-    for (Index i = 0; i < result.lse.count(); ++i)
-      result.lse[i] = rows.sum[i] == 0.0f ? -infinity
-                                             : static_cast<float>(call.kernels.row_reference(rows.max[i]) +
-                                                                  static_cast<double>(std::log(rows.sum[i])));
+    for (Index i = 0; i < result.lse.count(); ++i) result.lse[i] = log_sum_exp(rows, i);
   }
   if (observe.weights || !observe.rectangles.empty()) observe_scores(call, rows, result);
 }
@@ -211,19 +160,41 @@ Index forward_workspace(const Call& call) {
   return total;
 }
 
+namespace {
+
+void stream_forward(const Call& call, RowStatistics& rows, Index head, View<float, 4> out, Index row) {
+  ForwardBlock(call, rows, head / call.sizes.q_heads, head % call.sizes.q_heads, row).run(out);
+}
+
+// Heads of one item: enough of them that handing out items costs nothing.
+void run_short(const Call& call, RowStatistics& rows, View<float, 4> out) {
+  const Sizes& sizes = call.sizes;
+  const Index pairs = std::max<Index>(1, sizes.q_len * sizes.kv_len);
+  parallel_ranges(sizes.batch * sizes.q_heads, std::max<Index>(1, 2048 / pairs), [&](Index begin, Index end) {
+    for (Index head = begin; head < end; ++head)
+      if (!attend_short(call, rows, head / sizes.q_heads, head % sizes.q_heads, out))
+        stream_forward(call, rows, head, out, 0);
+  });
+}
+
+void run_streaming(const Call& call, RowStatistics& rows, View<float, 4> out) {
+  const Sizes& sizes = call.sizes;
+  const Index blocks = (sizes.q_len + call.tiling.query_block - 1) / call.tiling.query_block;
+  parallel_items(sizes.batch * sizes.q_heads * blocks, [&](Index item, int) {
+    // Last blocks first: under a causal mask they are the long ones.
+    stream_forward(call, rows, item / blocks, out, (blocks - 1 - item % blocks) * call.tiling.query_block);
+  });
+}
+
+}  // namespace
+
 AttendResult run_forward(Call& call, View<float, 4> out) {
   const Sizes& sizes = call.sizes;
   call.tiling = forward_tiling(sizes, call.kernels);
   const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
-  const Index blocks = (sizes.q_len + call.tiling.query_block - 1) / call.tiling.query_block;
-  parallel_items(sizes.batch * sizes.q_heads * blocks, [&](Index item, int) {
-    const Index head = item / blocks;
-    // Last blocks first: under a causal mask they are the long ones.
-    const Index row = (blocks - 1 - item % blocks) * call.tiling.query_block;
-    ForwardBlock(call, rows, head / sizes.q_heads, head % sizes.q_heads, row).run(out);
-  });
+  is_short(call) ? run_short(call, rows, out) : run_streaming(call, rows, out);
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);

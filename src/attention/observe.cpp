@@ -14,10 +14,10 @@ void score_tile(const Call& call, const RowStatistics& rows, const Spot& spot, S
                 float* queries, float* keys, std::uint8_t* scratch) {
   const kernels::Kernels& table = call.kernels;
   const Index depth = call.sizes.head_dim;
-  table.pack_interleaved(rows_of(call.q, spot.b, spot.h, spot.row, spot.rows), table.row_tile, call.scale, queries);
-  table.pack_interleaved(rows_of(call.k, spot.b, call.kv_head(spot.h), spot.key, spot.keys), table.column_tile, 1.0f,
-                         keys);
-  table.product({queries, table.row_tile * depth, 1, table.row_tile, keys, table.column_tile * depth, scores.data,
+  table.pack_interleaved(rows_of(call.q, spot.b, spot.h, spot.row, spot.rows), table.row_tile, 1.0f, queries);
+  table.pack_interleaved(rows_of(call.k, spot.b, call.kv_head(spot.h), spot.key, spot.keys), table.column_tile,
+                         call.scale, keys);
+  table.product({queries, table.row_tile * depth, 1, table.row_tile, keys, table.column_tile * depth, table.column_tile, scores.data,
                  scores.stride, spot.rows, spot.keys, depth, false});
   if (stage == Stage::scaled) return;
   if (stage == Stage::capped) return cap_scores(call, scores);

@@ -25,9 +25,9 @@ struct Matrix {
 struct Product {
   const float* a;  // element (i, k) at (i / row_tile) * a_group + (i % row_tile) * a_row + k * a_depth
   Index a_group, a_row, a_depth;
-  const float* b;  // panels, b_panel elements apart
-  Index b_panel;
-  float* c;  // row-major; columns are written up to the next multiple of column_tile
+  const float* b;  // panels, b_panel elements apart; a panel's depths are b_depth apart
+  Index b_panel, b_depth;
+  float* c;  // row-major; columns are read and written up to the next multiple of `lanes`
   Index c_row;
   Index rows, cols, depth;
   bool accumulate;
@@ -39,6 +39,12 @@ struct Selection {
   Index row_stride, depth_stride;
 };
 
+// Row-major rows of our own or of a caller's output.
+struct StridedRows {
+  float* data;
+  Index stride, rows, cols;
+};
+
 // A tile of scores, row-major; `stride` leaves room for full vectors.
 struct Tile {
   float* data;
@@ -48,10 +54,10 @@ struct Tile {
 
 // Running softmax over one more block of keys.
 struct SoftmaxStep {
-  Tile scores;        // in: scores, -inf where hidden; out: exp(score - reference of the new maximum)
+  Tile scores;        // in: scores, -inf where hidden; out: exp(score - new maximum)
   float* row_max;     // [rows] running maximum, -inf before the first block
-  float* row_sum;     // [rows] running sum of exp(score - reference)
-  float* row_spread;  // [rows] running sum of exp(s - reference) * (s - reference), or null
+  float* row_sum;     // [rows] running sum of exp(score - maximum)
+  float* row_spread;  // [rows] running sum of exp(s - max) * (s - max), or null
   float* out;         // [rows, out_stride] accumulator, rescaled when the maximum moves
   Index out_stride, out_cols;
 };
@@ -82,12 +88,15 @@ struct Kernels {
   // to: panels over the depth axis, row after row, times `scale`.
   bool (*pack_panels)(const Matrix& from, float scale, float* to);
 
+  bool (*all_finite)(const Matrix&);
+  // to[i] = from[i] * factors[i]; zeros where the factor is 0.
+  void (*scale_rows)(const float* from, Index from_stride, const StridedRows& to, const float* factors);
+  // sums[i] = out[i] . dout[i], without the elements whose `out` is 0.
+  void (*row_dots)(const Matrix& out, const Matrix& dout, float* sums);
+
   void (*softmax_step)(const SoftmaxStep&);
-  // What exponentials of a row with this maximum are relative to: near the
-  // maximum, chosen so that they are cheap.
-  double (*row_reference)(float row_max);
   void (*softmax_gradient)(const SoftmaxGradient&);
-  // data = exp(data - reference) / sum per row; 0 where data is -inf.
+  // data = exp(data - max) / sum per row; 0 where data is -inf.
   void (*weights)(const Tile&, const float* row_max, const float* row_sum);
 
   void (*hide)(const Tile&, const std::uint8_t* visible, Index visible_stride);
@@ -111,6 +120,7 @@ struct Kernels {
     float factor;
   };
   void (*dropout_factors)(const Tile& keep, const DropoutSpot&);
+  void (*scale)(const Tile&, float factor);
   // data *= factors of the same stride.
   void (*multiply)(const Tile&, const float* factors);
   // to += from for a [rows, cols] block.

@@ -27,6 +27,8 @@ constexpr int kRowTile = 12;
 constexpr int kRowTile = 6;
 #endif
 constexpr int kColumnTile = 2 * kLanes;
+// Rows of a register tile that is one vector wide.
+constexpr int kTallTile = 12;
 
 // Small loops over register arrays: left to itself the compiler keeps the
 // arrays in memory on the way in and out.
@@ -50,7 +52,7 @@ HWY_NOINLINE void RegisterTile(const Product& p, const float* HWY_RESTRICT a, co
       const V row = hn::Set(d, a[m * a_row + k * a_depth]);
       REGARD_UNROLL for (int n = 0; n < N; ++n) sum[m][n] = hn::MulAdd(row, column[n], sum[m][n]);
     }
-    b += kColumnTile;
+    b += p.b_depth;
   }
   REGARD_UNROLL for (int m = 0; m < M; ++m)
     REGARD_UNROLL for (int n = 0; n < N; ++n) hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
@@ -63,18 +65,34 @@ constexpr std::array<TileFunction, sizeof...(M)> TileTable(std::integer_sequence
   return {&RegisterTile<M + 1, N, UnitRow, Accumulate>...};
 }
 template <int N, bool UnitRow, bool Accumulate>
-constexpr auto kTiles = TileTable<N, UnitRow, Accumulate>(std::make_integer_sequence<int, kRowTile>());
+constexpr auto kTiles =
+    TileTable<N, UnitRow, Accumulate>(std::make_integer_sequence<int, N == 1 ? kTallTile : kRowTile>());
+
+// Rows of one tile: as many as registers hold, but no short rest, which would
+// wait for its own sums, if all rows lie at one stride.
+template <int N>
+HWY_INLINE Index RowsOfTile(const Product& p) {
+  if (p.a_group != kRowTile * p.a_row) return kRowTile;
+  constexpr Index most = N == 1 ? kTallTile : kRowTile;
+  const Index tiles = (p.rows + most - 1) / most;
+  return tiles == 0 ? most : (p.rows + tiles - 1) / tiles;
+}
+
+template <int N, bool UnitRow, bool Accumulate>
+HWY_INLINE void RunColumns(const Product& p, Index col) {
+  const float* b = p.b + col / kColumnTile * p.b_panel;
+  const Index step = RowsOfTile<N>(p);
+  for (Index row = 0; row < p.rows; row += step) {
+    const Index count = std::min<Index>(step, p.rows - row);
+    const float* a = p.a + row / kRowTile * p.a_group + row % kRowTile * p.a_row;
+    kTiles<N, UnitRow, Accumulate>[static_cast<std::size_t>(count - 1)](p, a, b, p.c + row * p.c_row + col);
+  }
+}
 
 template <bool UnitRow, bool Accumulate>
 HWY_INLINE void RunProduct(const Product& p) {
-  for (Index col = 0; col < p.cols; col += kColumnTile) {
-    const auto& tiles = p.cols - col <= kLanes ? kTiles<1, UnitRow, Accumulate> : kTiles<2, UnitRow, Accumulate>;
-    const float* b = p.b + col / kColumnTile * p.b_panel;
-    for (Index row = 0; row < p.rows; row += kRowTile) {
-      const Index count = std::min<Index>(kRowTile, p.rows - row);
-      tiles[static_cast<std::size_t>(count - 1)](p, p.a + row / kRowTile * p.a_group, b, p.c + row * p.c_row + col);
-    }
-  }
+  for (Index col = 0; col < p.cols; col += kColumnTile)
+    p.cols - col <= kLanes ? RunColumns<1, UnitRow, Accumulate>(p, col) : RunColumns<2, UnitRow, Accumulate>(p, col);
 }
 
 void RunAnyProduct(const Product& p) {
@@ -96,9 +114,57 @@ void RunSelectedProduct(const Product& p, const Selection& select) {
       V sum = p.accumulate ? hn::LoadU(d, c) : hn::Zero(d);
       for (Index k = 0; k < p.depth; ++k)
         if (select.visible[row * select.row_stride + k * select.depth_stride])
-          sum = hn::MulAdd(hn::Set(d, a[k * p.a_depth]), hn::Load(d, b + k * kColumnTile), sum);
+          sum = hn::MulAdd(hn::Set(d, a[k * p.a_depth]), hn::LoadU(d, b + k * p.b_depth), sum);
       hn::StoreU(sum, d, c);
     }
+  }
+}
+
+// f(column, lanes from there on) over `cols` columns in whole vectors, then g
+// over the rest one by one.
+template <class F, class G>
+HWY_INLINE void ForColumns(Index cols, F f, G g) {
+  Index j = 0;
+  for (; j + kLanes <= cols; j += kLanes) f(j);
+  for (; j < cols; ++j) g(j);
+}
+
+// A factor of 0 makes zeros of anything.
+void ScaleRows(const float* from, Index from_stride, const StridedRows& to, const float* factors) {
+  const D d;
+  for (Index i = 0; i < to.rows; ++i) {
+    const float* x = from + i * from_stride;
+    float* y = to.data + i * to.stride;
+    const float factor = factors[i];
+    const V wide = hn::Set(d, factor);
+    const auto nothing = hn::Eq(wide, hn::Zero(d));
+    ForColumns(
+        to.cols,
+        [&](Index j) HWY_ATTR { hn::StoreU(hn::IfThenZeroElse(nothing, hn::Mul(hn::LoadU(d, x + j), wide)), d, y + j); },
+        [&](Index j) { y[j] = factor == 0.0f ? 0.0f : x[j] * factor; });
+  }
+}
+
+// An output of 0 takes no share of dout, not even of NaN: a row that sees no
+// key leaves every gradient alone.
+void RowDots(const Matrix& out, const Matrix& dout, float* sums) {
+  const D d;
+  const bool unit = out.depth_stride == 1 && dout.depth_stride == 1;
+  const Index whole = unit ? out.depth / kLanes * kLanes : 0;
+  for (Index i = 0; i < out.rows; ++i) {
+    const float* x = out.data + i * out.row_stride;
+    const float* y = dout.data + i * dout.row_stride;
+    V sum = hn::Zero(d);
+    for (Index j = 0; j < whole; j += kLanes) {
+      const V value = hn::LoadU(d, x + j);
+      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Mul(value, hn::LoadU(d, y + j))));
+    }
+    float total = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (Index j = whole; j < out.depth; ++j) {
+      const float value = x[j * out.depth_stride];
+      total += value == 0.0f ? 0.0f : value * y[j * dout.depth_stride];
+    }
+    sums[i] = total;
   }
 }
 
@@ -112,6 +178,19 @@ HWY_INLINE bool IsFinite(float value) {
   std::uint32_t bits;
   __builtin_memcpy(&bits, &value, 4);
   return (bits & 0x7F800000u) != 0x7F800000u;
+}
+
+bool AllFinite(const Matrix& x) {
+  const D d;
+  V bad = hn::Zero(d);  // 0 * x is 0 for every finite x
+  bool finite = true;
+  for (Index i = 0; i < x.rows; ++i) {
+    const float* row = x.data + i * x.row_stride;
+    const Index whole = x.depth_stride == 1 ? x.depth / kLanes * kLanes : 0;
+    for (Index j = 0; j < whole; j += kLanes) bad = hn::MulAdd(hn::LoadU(d, row + j), hn::Zero(d), bad);
+    for (Index j = whole; j < x.depth; ++j) finite &= IsFinite(row[j * x.depth_stride]);
+  }
+  return finite && hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
 }
 
 // Four rows by up to eight depths, turned round within blocks of 128 bits;
@@ -177,7 +256,7 @@ bool PackInterleaved(const Matrix& from, Index width, float scale, float* HWY_RE
     finite &= PackRows(group, 0, fast_rows, fast_depth, width, scale, to);
     finite &= PackRows(group, fast_rows, count, 0, width, scale, to);
   }
-  return finite && hn::AllFalse(d, hn::Ne(hn::Add(bad[0], bad[1]), hn::Zero(d)));
+  return finite && hn::AllTrue(d, hn::Eq(hn::Add(bad[0], bad[1]), hn::Zero(d)));
 }
 
 // One row of `count` <= kColumnTile elements, element by element.
@@ -212,7 +291,7 @@ bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
       hn::StoreU(second, d, to + kLanes);
     }
   }
-  return finite && hn::AllFalse(d, hn::Ne(hn::Add(bad0, bad1), hn::Zero(d)));
+  return finite && hn::AllTrue(d, hn::Eq(hn::Add(bad0, bad1), hn::Zero(d)));
 }
 
 }  // namespace regard::kernels::HWY_NAMESPACE

@@ -53,20 +53,18 @@ HWY_INLINE void ScaleRow(float* row, Index cols, float factor) {
   for (Index j = 0; j < cols; j += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, factor)), d, row + j);
 }
 
-// Replaces a row by its exponentials relative to `top`; returns the sum and,
-// with Spread, the sum of exp(x) * x.
-template <bool Spread, class Exp>
+// Replaces a row by exp(score - top); returns the sum and, with Spread, the
+// sum of exp(x) * x for x = score - top.
+template <bool Spread>
 HWY_INLINE float ExpRow(float* row, Index keys, float top, float* spread) {
   const D d;
-  const Exp exponential(d, top);
-  const V reference = hn::Set(d, static_cast<float>(Spread ? RowReference(top) : 0.0));
+  const V reference = hn::Set(d, top);
   V sum = hn::Zero(d), moment = hn::Zero(d);
   for (Index j = 0; j < keys; j += kLanes) {
-    const V score = hn::LoadU(d, row + j), weight = exponential(d, score);
+    const V x = hn::Sub(hn::LoadU(d, row + j), reference), weight = ExpNegative(d, x);
     hn::StoreU(weight, d, row + j);
     sum = hn::Add(sum, weight);
-    if (Spread)
-      moment = hn::Add(moment, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, hn::Sub(score, reference))));
+    if (Spread) moment = hn::MulAdd(weight, AtLeast(d, kLowest, x), moment);
   }
   if (Spread) *spread = hn::GetLane(hn::SumOfLanes(d, moment));
   return hn::GetLane(hn::SumOfLanes(d, sum));
@@ -75,19 +73,9 @@ HWY_INLINE float ExpRow(float* row, Index keys, float top, float* spread) {
 // What a block of keys does to the running maxima of up to kLanes rows.
 struct MaxUpdate {
   HWY_ALIGN_MAX float top[kLanes];     // maximum; 0 where nothing is visible yet, which gives weights of exactly 0
-  HWY_ALIGN_MAX float factor[kLanes];  // exp(old reference - new reference)
-  HWY_ALIGN_MAX float moved[kLanes];   // old reference - new reference
+  HWY_ALIGN_MAX float moved[kLanes];   // old maximum - top
+  HWY_ALIGN_MAX float factor[kLanes];  // exp(moved)
 };
-
-// Rows of any size, one by one; -inf and NaN come out as they must.
-HWY_NOINLINE void MoveReferences(const float* before, MaxUpdate& update) {
-  for (int i = 0; i < kLanes; ++i) {
-    const double old = before[i] == -kInfinity ? -std::numeric_limits<double>::infinity() : RowReference(before[i]);
-    const double moved = old - RowReference(update.top[i]);
-    update.moved[i] = static_cast<float>(moved);
-    update.factor[i] = static_cast<float>(std::exp(moved));
-  }
-}
 
 HWY_INLINE MaxUpdate UpdateMaxima(const SoftmaxStep& step, Index first, Index count) {
   const D d;
@@ -98,20 +86,12 @@ HWY_INLINE MaxUpdate UpdateMaxima(const SoftmaxStep& step, Index first, Index co
     RowMaxima<4>(rows + i * step.scores.stride, step.scores.stride, step.scores.keys, found + i);
   for (; i < count; ++i) RowMaxima<1>(rows + i * step.scores.stride, 0, step.scores.keys, found + i);
   std::copy_n(step.row_max + first, count, known);
-  const V nothing = hn::Set(d, -kInfinity), limit = hn::Set(d, kNarrowTop);
   const V before = hn::Load(d, known), after = hn::Max(hn::Load(d, found), before);
-  const auto fresh = hn::Eq(before, nothing);
-  const V top = hn::IfThenZeroElse(hn::Eq(after, nothing), after);
-  const V largest = hn::Max(hn::Abs(top), hn::Abs(hn::IfThenZeroElse(fresh, before)));
+  const V top = hn::IfThenZeroElse(hn::Eq(after, hn::Set(d, -kInfinity)), after), moved = hn::Sub(before, top);
   MaxUpdate update;
   hn::Store(top, d, update.top);
-  if (kFused && hn::AllTrue(d, hn::Le(largest, limit))) {
-    const V moved = hn::Sub(WholeExponent(d, before), WholeExponent(d, top));  // whole: 2^moved is exact
-    hn::Store(hn::Mul(moved, hn::Set(d, kLn2)), d, update.moved);
-    hn::Store(Exp2(d, AtLeast(d, kLowest, moved)), d, update.factor);
-  } else {
-    MoveReferences(known, update);
-  }
+  hn::Store(moved, d, update.moved);
+  hn::Store(ExpNegative(d, moved), d, update.factor);
   hn::Store(after, d, known);
   std::copy_n(known, count, step.row_max + first);
   return update;
@@ -119,11 +99,10 @@ HWY_INLINE MaxUpdate UpdateMaxima(const SoftmaxStep& step, Index first, Index co
 
 template <bool Spread>
 HWY_INLINE void SoftmaxRow(const SoftmaxStep& step, Index i, const MaxUpdate& update, Index at) {
-  float* row = step.scores.data + i * step.scores.stride;
-  const float top = update.top[at], factor = update.factor[at];
+  const float factor = update.factor[at];
   float spread = 0;
-  const float sum = IsWide(top) ? ExpRow<Spread, WideExp>(row, step.scores.keys, top, &spread)
-                                : ExpRow<Spread, NarrowExp>(row, step.scores.keys, top, &spread);
+  const float sum =
+      ExpRow<Spread>(step.scores.data + i * step.scores.stride, step.scores.keys, update.top[at], &spread);
   if (factor != 1.0f) {
     if (Spread)
       step.row_spread[i] = factor == 0.0f ? 0.0f : factor * (step.row_spread[i] + step.row_sum[i] * update.moved[at]);
@@ -151,64 +130,44 @@ void RunAnySoftmaxStep(const SoftmaxStep& step) {
     RunSoftmaxStep<false>(step);
 }
 
-template <class Exp>
-HWY_INLINE void WeightRow(float* row, Index keys, float top, float sum) {
-  const D d;
-  const Exp exponential(d, top);
-  for (Index j = 0; j < keys; j += kLanes) {
-    const V score = hn::LoadU(d, row + j), weight = hn::Div(exponential(d, score), hn::Set(d, sum));
-    // 0 where hidden, also in a row whose sum is NaN.
-    hn::StoreU(hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), weight), d, row + j);
-  }
-}
-
 void RunWeights(const Tile& tile, const float* row_max, const float* row_sum) {
-  for (Index i = 0; i < tile.rows; ++i) {
-    float* row = tile.data + i * tile.stride;
-    const float top = row_max[i] == -kInfinity ? 0.0f : row_max[i], sum = row_sum[i] == 0.0f ? 1.0f : row_sum[i];
-    IsWide(top) ? WeightRow<WideExp>(row, tile.keys, top, sum) : WeightRow<NarrowExp>(row, tile.keys, top, sum);
-  }
+  const D d;
+  ForEachVector(tile, [&](V score, Index i, Index) HWY_ATTR {
+    const float top = row_max[i] == -kInfinity ? 0.0f : row_max[i];
+    const float sum = row_sum[i] == 0.0f ? 1.0f : row_sum[i];
+    const V weight = hn::Div(ExpNegative(d, hn::Sub(score, hn::Set(d, top))), hn::Set(d, sum));
+    // 0 where hidden, also in a row whose sum is NaN.
+    return hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), weight);
+  });
 }
 
 // weights = exp(score - lse); d(score) = weight * (d(weight) - shared). A
 // weight of 0 passes nothing on, whatever d(weight) holds: hidden pairs have
 // weight 0.
-template <class Exp>
-HWY_INLINE void GradientRow(const SoftmaxGradient& g, Index i, const Exp& exponential, float factor) {
-  const D d;
-  float* weights = g.weights.data + i * g.weights.stride;
-  float* gradients = g.gradients.data + i * g.gradients.stride;
-  const float* keep = g.keep ? g.keep + i * g.weights.stride : nullptr;
-  const V shared = hn::Set(d, g.shared[i]), scale = hn::Set(d, factor), zero = hn::Zero(d);
-  for (Index j = 0; j < g.weights.keys; j += kLanes) {
-    const V score = hn::LoadU(d, weights + j);
-    // Hidden pairs stay at 0 also where a visible NaN made the whole lse NaN.
-    const V weight =
-        hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), hn::Mul(exponential(d, score), scale));
-    V dweight = hn::LoadU(d, gradients + j);
-    if (keep) {
-      const V kept = hn::LoadU(d, keep + j);
-      dweight = hn::IfThenZeroElse(hn::Eq(kept, zero), hn::Mul(dweight, kept));
-      hn::StoreU(hn::Mul(weight, kept), d, weights + j);
-    } else {
-      hn::StoreU(weight, d, weights + j);
-    }
-    hn::StoreU(hn::IfThenZeroElse(hn::Eq(weight, zero), hn::Mul(weight, hn::Sub(dweight, shared))), d, gradients + j);
-  }
-}
-
-// Relative to 2^exponent first, then by what the row's lse differs from it.
 void RunSoftmaxGradient(const SoftmaxGradient& g) {
   const D d;
+  const V zero = hn::Zero(d);
   for (Index i = 0; i < g.weights.rows; ++i) {
+    float* weights = g.weights.data + i * g.weights.stride;
+    float* gradients = g.gradients.data + i * g.gradients.stride;
+    const float* keep = g.keep ? g.keep + i * g.weights.stride : nullptr;
     // lse = -inf means that nothing is visible: +inf makes every weight 0.
-    const float lse = g.lse[i] == -kInfinity ? kInfinity : g.lse[i];
-    if (IsWide(lse)) {
-      GradientRow(g, i, WideExp(d, lse), 1.0f);
-      continue;
+    const V lse = hn::Set(d, g.lse[i] == -kInfinity ? kInfinity : g.lse[i]);
+    const V shared = hn::Set(d, g.shared[i]);
+    for (Index j = 0; j < g.weights.keys; j += kLanes) {
+      // Hidden pairs stay at 0 also where a visible NaN made the whole lse NaN.
+      const V score = hn::LoadU(d, weights + j);
+      const V weight = hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), ExpNegative(d, hn::Sub(score, lse)));
+      V dweight = hn::LoadU(d, gradients + j);
+      if (keep) {
+        const V kept = hn::LoadU(d, keep + j);
+        dweight = hn::IfThenZeroElse(hn::Eq(kept, zero), hn::Mul(dweight, kept));
+        hn::StoreU(hn::Mul(weight, kept), d, weights + j);
+      } else {
+        hn::StoreU(weight, d, weights + j);
+      }
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(weight, zero), hn::Mul(weight, hn::Sub(dweight, shared))), d, gradients + j);
     }
-    const double rest = RowReference(lse) - static_cast<double>(lse);
-    GradientRow(g, i, NarrowExp(d, lse), static_cast<float>(std::exp(rest)));
   }
 }
 
@@ -312,6 +271,12 @@ void RunDropoutFactors(const Tile& keep, const Kernels::DropoutSpot& spot) {
       std::copy_n(run + within, count, keep.data + i * keep.stride + j);
       j += count;
     }
+}
+
+void RunScale(const Tile& tile, float factor) {
+  const D d;
+  const V wide = hn::Set(d, factor);
+  ForEachVector(tile, [&](V value, Index, Index) HWY_ATTR { return hn::Mul(value, wide); });
 }
 
 void RunMultiply(const Tile& tile, const float* factors) {

@@ -1,0 +1,37 @@
+// Sequences of up to 64 queries and keys: all scores of a head fit in one tile,
+// so nothing but the keys is packed, and outputs are written in place. Short
+// problems are bound by set-up and packing, not by arithmetic.
+#pragma once
+
+#include "attention/backward.h"
+#include "attention/call.h"
+
+namespace regard::detail {
+
+constexpr Index short_length = 64;
+
+// Where keys are turned round, and what multiplies them on the way.
+struct KeyColumns {
+  float* memory;  // [depth, tile stride]
+  float scale;
+};
+// tile = rows . (scale * keys)^T, rows read where they lie.
+void multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
+                    const KeyColumns& columns, const kernels::Tile& tile);
+// A product may write into a caller's rows of `width` only in whole vectors.
+bool writes_in_place(const Call& call, const View<float, 4>& out);
+
+// Sizes and strides that the short path takes.
+bool is_short(const Call& call);
+// The same for gradients, which leave shared biases and modifiers to the
+// streaming pass.
+bool has_short_gradient(const Call& call, const BackwardState& state);
+
+// One head's output. Returns false, with nothing written, when pairs are hidden
+// and values are not finite: the streaming pass selects pair by pair.
+bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const View<float, 4>& out);
+
+// Gradients of one key head and its group of query heads; false as above.
+bool differentiate_short(const Call& call, const BackwardState& state, Index b, Index kv_head);
+
+}  // namespace regard::detail
