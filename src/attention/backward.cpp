@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/short.h"
 #include "regard/random.h"
 #include "regard/threads.h"
 
@@ -105,8 +106,7 @@ void BackwardBlock::pack_keys() {
   const auto v = rows_of(call_.v, b_, kv_head_, key_, visible_keys_);
   keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, call_.scale, key_columns_);
   keys_finite_ &= kernels_.pack_interleaved(v, kernels_.column_tile, 1.0f, value_columns_);
-  // The scale may carry a finite number to infinity.
-  keys_finite_ &= kernels_.pack_panels(k, call_.scale, key_panels_);
+  kernels_.pack_panels(k, 1.0f, key_panels_);
 }
 
 void BackwardBlock::meet_chunk(const Spot& spot, Coverage coverage, Index step) {
@@ -118,11 +118,14 @@ void BackwardBlock::meet_chunk(const Spot& spot, Coverage coverage, Index step) 
   const bool select = !finite && !kernels_.mark_visible(weights, scratch_, weights.stride);
   multiply_forward(dout_groups_, value_columns_, call_.sizes.value_dim, gradients);
   const Index first = call_.row_index(b_, spot.h, spot.row);
-  kernels_.softmax_gradient(
-      {weights, gradients, state_.lse.data() + first, state_.shared.data() + first, drop(spot, weights.stride)});
+  // The scale comes last: after what bias and modifiers want to know.
+  const bool apart = changes_scores(call_);
+  kernels_.softmax_gradient({weights, gradients, state_.lse.data() + first, state_.shared.data() + first,
+                             drop(spot, weights.stride), apart ? 1.0f : call_.scale});
   add_transposed(weights, dout_panels_, dv_, call_.sizes.value_dim, select);
   add_bias_gradient(spot, gradients);
   chain_modifiers(spot, gradients);
+  if (apart) kernels_.scale(gradients, call_.scale);
   add_transposed(gradients, query_panels_, dk_, call_.sizes.head_dim, select);
   add_queries(spot, gradients, select, step);
 }
@@ -133,7 +136,7 @@ bool BackwardBlock::pack_chunk(const Spot& spot) {
   const auto dout = rows_of(state_.dout, b_, spot.h, spot.row, spot.rows);
   bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, 1.0f, query_groups_);
   finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, dout_groups_);
-  finite &= kernels_.pack_panels(q, call_.scale, query_panels_);
+  kernels_.pack_panels(q, 1.0f, query_panels_);
   kernels_.pack_panels(dout, 1.0f, dout_panels_);
   return finite;
 }
@@ -246,28 +249,19 @@ void BackwardBlock::write(const float* from, Index stride, const View<float, 4>&
 
 namespace {
 
-// An output of 0 takes no share of dout, not even of NaN: a row that sees no
-// key leaves every gradient alone. Four sums side by side, in a fixed order.
-float dot_skipping_zeros(const float* out, Index out_stride, const float* dout, Index dout_stride, Index count) {
-  float sums[4] = {};
-  for (Index d = 0; d < count; ++d) {
-    const float value = out[d * out_stride];
-    sums[d % 4] += value == 0.0f ? 0.0f : dout[d * dout_stride] * value;
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
 // Row statistics in packed form: lse, and what softmax's gradient subtracts.
 void prepare_rows(const Call& call, const AttendForward& forward, View<const float, 3> dlse, BackwardState& state) {
   const Sizes& sizes = call.sizes;
   state.lse = packed(forward.lse);
   state.shared = Tensor<float>::uninitialised(state.lse.shape());
-  parallel_ranges(sizes.batch * sizes.q_heads * sizes.q_len, 256, [&](Index begin, Index end) {
-    for (Index at = begin; at < end; ++at) {
-      const Index i = at % sizes.q_len, h = at / sizes.q_len % sizes.q_heads, b = at / sizes.q_len / sizes.q_heads;
-      const float sum = dot_skipping_zeros(&forward.out(b, h, i, 0), forward.out.stride(3), &state.dout(b, h, i, 0),
-                                           state.dout.stride(3), sizes.value_dim);
-      state.shared[at] = dlse.given() ? sum - dlse(b, h, i) : sum;
+  const Index grain = std::max<Index>(1, 512 / std::max<Index>(1, sizes.q_len));
+  parallel_ranges(sizes.batch * sizes.q_heads, grain, [&](Index begin, Index end) {
+    for (Index head = begin; head < end; ++head) {
+      const Index b = head / sizes.q_heads, h = head % sizes.q_heads;
+      float* shared = state.shared.data() + head * sizes.q_len;
+      call.kernels.row_dots(rows_of(forward.out, b, h, 0, sizes.q_len), rows_of(state.dout, b, h, 0, sizes.q_len),
+                            shared);
+      for (Index i = 0; dlse.given() && i < sizes.q_len; ++i) shared[i] -= dlse(b, h, i);
     }
   });
 }
@@ -308,11 +302,31 @@ std::vector<std::vector<double>> parameter_gradients(const Call& call, Index ite
   return gradients;
 }
 
-void set_zero(const View<float, 4>& x) {
-  for (Index b = 0; b < x.size(0); ++b)
-    for (Index h = 0; h < x.size(1); ++h)
-      for (Index i = 0; i < x.size(2); ++i)
-        for (Index d = 0; d < x.size(3); ++d) x(b, h, i, d) = 0.0f;
+void set_zero(const View<float, 4>& x, Index b, Index h) {
+  for (Index i = 0; i < x.size(2); ++i)
+    for (Index d = 0; d < x.size(3); ++d) x(b, h, i, d) = 0.0f;
+}
+
+// One item per key head, in runs long enough that handing them out costs
+// nothing. Heads that need selection pair by pair stream as usual: a short
+// head is a single key block, which waits for nobody.
+void run_short(const Call& call, BackwardState& state) {
+  const Sizes& sizes = call.sizes;
+  const Index pairs = std::max<Index>(1, sizes.q_len * sizes.kv_len * sizes.group());
+  parallel_ranges(sizes.batch * sizes.kv_heads, std::max<Index>(1, 1024 / pairs), [&](Index begin, Index end) {
+    for (Index head = begin; head < end; ++head) {
+      const Index b = head / sizes.kv_heads, kv_head = head % sizes.kv_heads;
+      if (differentiate_short(call, state, b, kv_head)) continue;
+      for (Index g = 0; g < sizes.group(); ++g) set_zero(state.dq, b, kv_head * sizes.group() + g);
+      BackwardBlock(call, state, head).run();
+    }
+  });
+}
+
+void run_streaming(const Call& call, BackwardState& state, Index items) {
+  for (Index b = 0; b < call.sizes.batch; ++b)
+    for (Index h = 0; h < call.sizes.q_heads; ++h) set_zero(state.dq, b, h);
+  parallel_items(items, [&](Index item, int) { BackwardBlock(call, state, item).run(); });
 }
 
 AttendGradients run_backward(Call& call, BackwardState& state, const AttendForward& forward,
@@ -335,8 +349,7 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
   state.turnstile = std::make_unique<Turnstile>(items);
   prepare_rows(call, forward, dlse, state);
   prepare_parameters(call, items, state);
-  set_zero(state.dq);
-  parallel_items(items, [&](Index item, int) { BackwardBlock(call, state, item).run(); });
+  has_short_gradient(call, state) ? run_short(call, state) : run_streaming(call, state, items);
   if (state.dbias_shared.given())
     for (Index i = 0; i < bias_sums.count(); ++i) result.dbias[i] = static_cast<float>(bias_sums[i]);
   result.dsink = sink_gradient(call, state);

@@ -36,6 +36,11 @@ struct Call {
   Index tile_stride() const { return kernels::padded(tiling.key_block, kernels.column_tile); }
 };
 
+// Whether anything but scale and mask comes between q . k and the softmax.
+inline bool changes_scores(const Call& call) {
+  return call.options.bias.given() || !call.options.score.chain().empty();
+}
+
 Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                const AttendOptions& options);
 Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);

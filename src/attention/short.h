@@ -18,6 +18,14 @@ struct KeyColumns {
 // tile = rows . (scale * keys)^T, rows read where they lie.
 void multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
                     const KeyColumns& columns, const kernels::Tile& tile);
+// Rows as the right side of a product: where they lie, or, when their width is
+// no multiple of a vector, in panels.
+struct RowsAsColumns {
+  const float* data;
+  Index panel, depth;
+};
+RowsAsColumns as_columns(const Call& call, const kernels::Matrix& rows, float* memory);
+
 // A product may write into a caller's rows of `width` only in whole vectors.
 bool writes_in_place(const Call& call, const View<float, 4>& out);
 

@@ -29,19 +29,6 @@ Buffers carve(const Call& call, Index stride) {
   return buffers;
 }
 
-// Values as the product reads them: where they lie, or in panels.
-struct Values {
-  const float* data;
-  Index panel, depth;
-};
-
-Values values_of(const Call& call, const kernels::Matrix& v, float* packed) {
-  const Index tile = call.kernels.column_tile;
-  if (v.depth % call.kernels.lanes == 0) return {v.data, tile, v.row_stride};
-  call.kernels.pack_panels(v, 1.0f, packed);
-  return {packed, v.rows * tile, tile};
-}
-
 void drop(const Call& call, const Spot& spot, const kernels::Tile& weights, float* factors) {
   if (call.options.dropout.p == 0) return;
   call.kernels.dropout_factors({factors, weights.stride, weights.rows, weights.keys},
@@ -56,8 +43,8 @@ void sum_values(const Call& call, RowStatistics& rows, const Spot& spot, const k
   const Index width = call.sizes.value_dim;
   kernels::StridedRows to{buffers.out, kernels::padded(width, kernels.column_tile), spot.rows, width};
   if (writes_in_place(call, out)) to = {&out(spot.b, spot.h, 0, 0), out.stride(2), spot.rows, width};
-  const Values values =
-      values_of(call, rows_of(call.v, spot.b, call.kv_head(spot.h), 0, spot.keys), buffers.values);
+  const RowsAsColumns values =
+      as_columns(call, rows_of(call.v, spot.b, call.kv_head(spot.h), 0, spot.keys), buffers.values);
   kernels.product({weights.data, kernels.row_tile * weights.stride, weights.stride, 1, values.data, values.panel,
                    values.depth, to.data, to.stride, spot.rows, width, spot.keys, false});
   write_rows(call, rows, spot, to, out);
@@ -70,6 +57,13 @@ bool is_short(const Call& call) {
   const bool unit = call.q.stride(3) == 1 && call.k.stride(3) == 1 && call.v.stride(3) == 1;
   return unit && sizes.q_len <= short_length && sizes.kv_len <= short_length &&
          std::max(sizes.head_dim, sizes.value_dim) <= 256;
+}
+
+RowsAsColumns as_columns(const Call& call, const kernels::Matrix& rows, float* memory) {
+  const Index tile = call.kernels.column_tile;
+  if (rows.depth % call.kernels.lanes == 0) return {rows.data, tile, rows.row_stride};
+  call.kernels.pack_panels(rows, 1.0f, memory);
+  return {memory, rows.rows * tile, tile};
 }
 
 bool writes_in_place(const Call& call, const View<float, 4>& out) {
@@ -92,7 +86,7 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   if (spot.keys == 0) return false;
   const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));
   const auto v = rows_of(call.v, b, call.kv_head(h), 0, spot.keys);
-  const bool hides = coverage != Coverage::all || call.options.bias.given() || !call.options.score.chain().empty();
+  const bool hides = coverage != Coverage::all || changes_scores(call);
   if (coverage == Coverage::none || (hides && !kernels.all_finite(v))) return false;
 
   const Index stride = kernels::padded(sizes.kv_len, kernels.lanes), first = call.row_index(b, h, 0);

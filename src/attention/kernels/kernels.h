@@ -68,8 +68,8 @@ struct SoftmaxGradient {
   Tile gradients;       // in: d(weight); out: d(score)
   const float* lse;     // [rows]
   const float* shared;  // [rows] what every pair of the row subtracts
-  const float*
-      keep;  // [rows, weights.stride] dropout factors, or null. Multiplies d(weight) and, afterwards, the weights
+  const float* keep;    // [rows, weights.stride] dropout factors, or null: times d(weight) and, afterwards, the weights
+  float scale;          // times d(score), last
 };
 
 struct Kernels {

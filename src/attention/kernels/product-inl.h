@@ -147,22 +147,27 @@ void ScaleRows(const float* from, Index from_stride, const StridedRows& to, cons
 
 // An output of 0 takes no share of dout, not even of NaN: a row that sees no
 // key leaves every gradient alone.
+// The order of sums is the same for any strides.
 void RowDots(const Matrix& out, const Matrix& dout, float* sums) {
   const D d;
-  const bool unit = out.depth_stride == 1 && dout.depth_stride == 1;
-  const Index whole = unit ? out.depth / kLanes * kLanes : 0;
+  const auto load = [&](const Matrix& x, Index i, Index j) HWY_ATTR {
+    const float* from = x.data + i * x.row_stride + j * x.depth_stride;
+    if (x.depth_stride == 1) return hn::LoadU(d, from);
+    HWY_ALIGN_MAX float lanes[kLanes];
+    for (Index lane = 0; lane < kLanes; ++lane) lanes[lane] = from[lane * x.depth_stride];
+    return hn::Load(d, lanes);
+  };
+  const Index whole = out.depth / kLanes * kLanes;
   for (Index i = 0; i < out.rows; ++i) {
-    const float* x = out.data + i * out.row_stride;
-    const float* y = dout.data + i * dout.row_stride;
     V sum = hn::Zero(d);
     for (Index j = 0; j < whole; j += kLanes) {
-      const V value = hn::LoadU(d, x + j);
-      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Mul(value, hn::LoadU(d, y + j))));
+      const V value = load(out, i, j);
+      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Mul(value, load(dout, i, j))));
     }
     float total = hn::GetLane(hn::SumOfLanes(d, sum));
     for (Index j = whole; j < out.depth; ++j) {
-      const float value = x[j * out.depth_stride];
-      total += value == 0.0f ? 0.0f : value * y[j * dout.depth_stride];
+      const float value = out.data[i * out.row_stride + j * out.depth_stride];
+      total += value == 0.0f ? 0.0f : value * dout.data[i * dout.row_stride + j * dout.depth_stride];
     }
     sums[i] = total;
   }

@@ -141,12 +141,12 @@ void RunWeights(const Tile& tile, const float* row_max, const float* row_sum) {
   });
 }
 
-// weights = exp(score - lse); d(score) = weight * (d(weight) - shared). A
+// weights = exp(score - lse); d(score) = weight * (d(weight) - shared) * scale. A
 // weight of 0 passes nothing on, whatever d(weight) holds: hidden pairs have
 // weight 0.
 void RunSoftmaxGradient(const SoftmaxGradient& g) {
   const D d;
-  const V zero = hn::Zero(d);
+  const V zero = hn::Zero(d), scale = hn::Set(d, g.scale);
   for (Index i = 0; i < g.weights.rows; ++i) {
     float* weights = g.weights.data + i * g.weights.stride;
     float* gradients = g.gradients.data + i * g.gradients.stride;
@@ -166,7 +166,8 @@ void RunSoftmaxGradient(const SoftmaxGradient& g) {
       } else {
         hn::StoreU(weight, d, weights + j);
       }
-      hn::StoreU(hn::IfThenZeroElse(hn::Eq(weight, zero), hn::Mul(weight, hn::Sub(dweight, shared))), d, gradients + j);
+      const V gradient = hn::Mul(hn::Mul(weight, hn::Sub(dweight, shared)), scale);
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(weight, zero), gradient), d, gradients + j);
     }
   }
 }
