@@ -41,12 +41,10 @@ test-asan: packages
 	cmake --build $(ASAN) --target unit_tests
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir $(ASAN) --output-on-failure -j 2 -L unit
 
-#: make bench       forward and backward against this machine's own FMA peak
-bench: packages
-	$(CONFIGURE) -S . -B $(BUILD)
-	cmake --build $(BUILD) --target attention_speed
-	OMP_NUM_THREADS=1 $(BUILD)/bench/attention_speed 1
-	$(BUILD)/bench/attention_speed 2
+#: make bench       every case of the operator against this machine's own peak and bandwidth, one thread, then two
+bench: cli
+	OMP_NUM_THREADS=1 $(BUILD)/regard bench --threads 1
+	$(BUILD)/regard bench --threads 2
 
 #: make data        the pronouncing dictionary, split for training
 data:

@@ -30,6 +30,7 @@ void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_run(CLI::App& program);
 void add_view(CLI::App& program);
+void add_bench(CLI::App& program);
 
 // --threads N, for commands that compute; takes effect while arguments are read.
 void add_threads_option(CLI::App& command);

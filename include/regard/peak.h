@@ -4,13 +4,13 @@
 
 namespace regard {
 
-// Float multiply-adds in registers on the calling thread with the instruction
-// set in use, in GFLOP/s (an FMA counts two). The best of several short bursts,
-// about 50 ms in all.
+// Float multiply-adds in registers on threads() threads at once with the
+// instruction set in use, in GFLOP/s (an FMA counts two). The best of many
+// short bursts, about 100 ms in all.
 double measure_peak_gflops();
 
-// Streaming reads of memory well beyond the caches on the calling thread, in
-// GB/s (10^9 bytes). About 200 ms and 256 MiB.
+// Streaming reads of memory beyond four times the last-level cache on threads()
+// threads at once, in GB/s (10^9 bytes). About 200 ms and 256 MiB or more.
 double measure_read_gbs();
 
 }  // namespace regard

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "attention/kernels/kernels.h"
+#include "regard/cpu.h"
+#include "regard/threads.h"
 
 namespace regard {
 namespace {
@@ -15,34 +17,46 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-}  // namespace
-
-double measure_peak_gflops() {
-  std::array<float, 16> sink{};
+// `work(thread)` on every thread at once; the best rate of several rounds, in
+// units of what work returns per second.
+template <class Work>
+double best_rate(int rounds, Work work) {
+  const int team = threads();
+  std::vector<double> done(static_cast<std::size_t>(team));
   double best = 0;
-  for (int burst = 0; burst < 12; ++burst) {
-    sink.fill(0.0f);
+  for (int round = 0; round < rounds; ++round) {
     const auto start = std::chrono::steady_clock::now();
-    const double operations = kernels::active().multiply_add_burst(2'000'000, sink.data());
-    best = std::max(best, operations / seconds_since(start) * 1e-9);
+    parallel_items(team, [&](std::int64_t item, int) { done[static_cast<std::size_t>(item)] = work(item); });
+    const double seconds = seconds_since(start);
+    double total = 0;
+    for (const double part : done) total += part;
+    best = std::max(best, total / seconds);
   }
   return best;
 }
 
+}  // namespace
+
+double measure_peak_gflops() {
+  return 1e-9 * best_rate(40, [](std::int64_t) {
+           std::array<float, 16> sink{};
+           return kernels::active().multiply_add_burst(400'000, sink.data());
+         });
+}
+
 double measure_read_gbs() {
-  constexpr std::size_t words = std::size_t{256} << 17;  // 256 MiB of 8-byte words
+  const auto words = static_cast<std::size_t>(std::max<std::int64_t>(cache_sizes().l3 * 4, std::int64_t{256} << 20)) / 8;
   const std::vector<std::uint64_t> memory(words, 1);
-  double best = 0;
+  const auto team = static_cast<std::size_t>(threads());
+  std::vector<std::uint64_t> totals(team, 0);
+  const double rate = best_rate(6, [&](std::int64_t item) {
+    const std::size_t share = words / team / 8 * 8, begin = static_cast<std::size_t>(item) * share;
+    totals[static_cast<std::size_t>(item)] += kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
+    return 8.0 * static_cast<double>(share);
+  });
   std::uint64_t total = 0;
-  for (int pass = 0; pass < 4; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    std::array<std::uint64_t, 8> sums{};
-    for (std::size_t i = 0; i < words; i += 8)
-      for (std::size_t lane = 0; lane < 8; ++lane) sums[lane] += memory[i + lane];
-    for (std::uint64_t sum : sums) total += sum;
-    best = std::max(best, static_cast<double>(words) * 8 / seconds_since(start) * 1e-9);
-  }
-  return total == 4 * words ? best : 0;  // using the sums keeps the reads
+  for (const std::uint64_t part : totals) total += part;
+  return total == 0 ? 0 : 1e-9 * rate;  // using the sums keeps the reads
 }
 
 }  // namespace regard

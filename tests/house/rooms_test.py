@@ -25,7 +25,7 @@ HEADERS = {
     "trace": "trace",
     "model": "dataset decoding model seq2seq training vocabulary",
     "onnx": "onnx",
-    "measure": "peak",
+    "measure": "bench peak",
     "view": "figure heatmap palette terminal text_width view_json",
 }
 ROOM_OF = {name: room for room, names in HEADERS.items() for name in names.split()}

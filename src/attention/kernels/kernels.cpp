@@ -29,6 +29,21 @@ double MultiplyAddBurst(Index rounds, float* sink) {
   return 2.0 * kCount * kLanes * static_cast<double>(rounds);
 }
 
+std::uint64_t SumWords(const std::uint64_t* words, Index count) {
+  const hn::ScalableTag<std::uint64_t> d;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  auto first = hn::Zero(d), second = first, third = first, fourth = first;
+  Index i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    first = hn::Add(first, hn::LoadU(d, words + i));
+    second = hn::Add(second, hn::LoadU(d, words + i + lanes));
+    third = hn::Add(third, hn::LoadU(d, words + i + 2 * lanes));
+    fourth = hn::Add(fourth, hn::LoadU(d, words + i + 3 * lanes));
+  }
+  for (; i < count; i += lanes) first = hn::Add(first, hn::LoadU(d, words + i));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(first, second), hn::Add(third, fourth))));
+}
+
 const Kernels* Table() {
 #if HWY_TARGET == HWY_EMU128
   constexpr const char* name = "portable";
@@ -65,7 +80,8 @@ const Kernels* Table() {
                              RunScale,
                              RunMultiply,
                              AddRows,
-                             MultiplyAddBurst};
+                             MultiplyAddBurst,
+                             SumWords};
   return &table;
 }
 

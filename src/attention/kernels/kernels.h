@@ -129,6 +129,9 @@ struct Kernels {
   // Runs `rounds` rounds of independent multiply-adds on every accumulator
   // register; returns the floating-point operations done. For measuring peak.
   double (*multiply_add_burst)(Index rounds, float* sink);
+  // Reads `count` words (a multiple of 8) in whole vectors; returns their sum.
+  // For measuring read bandwidth.
+  std::uint64_t (*sum_words)(const std::uint64_t* words, Index count);
 };
 
 // The table in use: the best of this processor, or what was forced.

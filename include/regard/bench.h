@@ -1,0 +1,104 @@
+// The benchmark's case table: shapes and compositions with stable names, each
+// measured against this machine's own FMA peak and read bandwidth. The same
+// cases, shrunk, are tested against the double-precision reference.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "regard/attend.h"
+
+namespace regard {
+
+enum class BenchKind { forward, backward, decode, observe };
+
+// What comes between q . k and the softmax.
+enum class BenchVariant {
+  plain,
+  causal,
+  window,     // causal, 256 keys
+  documents,  // of 512 tokens
+  padding,    // the second half of the keys of every batch entry
+  boolean,    // a [q_len, kv_len] tensor with everything visible
+  bias,       // an additive bias [1, heads, q_len, kv_len]
+  dropout,    // p = 0.1
+  softcap,
+  alibi,
+  user  // the formula of ALiBi as a user's own modifier
+};
+
+struct BenchCase {
+  std::string name;  // "causal/n2048/d64/f32"
+  BenchKind kind = BenchKind::forward;
+  BenchVariant variant = BenchVariant::plain;
+  Index batch = 1, q_heads = 8, kv_heads = 8, q_len = 0, kv_len = 0, head_dim = 64, value_dim = 64;
+};
+
+// Every case, in the order of the report. Names never change their meaning.
+const std::vector<BenchCase>& bench_cases();
+
+// The same composition at most `length` long, with at most two batch entries
+// and four heads: small enough for the reference.
+BenchCase shrunk(const BenchCase& full, Index length);
+
+// Inputs and options of a case. Movable, not copyable; options point into it.
+class BenchProblem {
+ public:
+  explicit BenchProblem(const BenchCase& which);
+  // What is timed: writes into memory that was there before, so that fresh
+  // pages are not part of the figure.
+  void run();
+  double visible_pairs() const { return visible_pairs_; }
+  // Floating-point operations of one run: 4 * pairs * head_dim forward and 10
+  // backward (for value_dim = head_dim).
+  double operations() const;
+  // Bytes of k, v, q and out that one run has to read or write.
+  double bytes() const;
+  const AttendOptions& options() const { return options_; }
+  View<const float, 4> q() const { return q_.view<4>(); }
+  View<const float, 4> k() const;
+  View<const float, 4> v() const;
+  View<const float, 4> dout() const { return dout_.view<4>(); }
+
+ private:
+  void set_options();
+  void count_pairs();
+
+  BenchCase case_;
+  Tensor<float> q_, out_, dout_, bias_, dq_, dk_, dv_;
+  // Decoding reads other copies every run: what stays in a cache is not read
+  // from memory.
+  std::vector<Tensor<float>> k_, v_;
+  std::size_t turn_ = 0;
+  Tensor<std::uint8_t> allowed_;
+  std::vector<Index> lengths_;
+  AttendOptions options_;
+  AttendResult forward_;
+  double visible_pairs_ = 0;
+};
+
+// Figures of this machine with threads() threads, measured.
+struct BenchMachine {
+  std::string cpu, isa;
+  int threads = 1;
+  double peak_gflops = 0;
+  double read_gbs = 0;
+};
+BenchMachine measure_machine();
+
+struct BenchResult {
+  std::string name;
+  double ms = 0;
+  double gflops = 0;                // of visible pairs
+  double percent_of_peak = 0;       // gflops over the machine's peak
+  double percent_of_bandwidth = 0;  // bytes over time, over the machine's read bandwidth
+  Index workspace_bytes = 0;
+  Index skipped_blocks = 0;  // tiles of scores that nobody computes
+  std::string kernel;
+};
+// The best of several runs within about `seconds`.
+BenchResult measure_case(const BenchCase& which, const BenchMachine& machine, double seconds);
+
+}  // namespace regard
