@@ -2,6 +2,7 @@
 // under a running softmax; nothing of size q_len x kv_len exists.
 #include <algorithm>
 
+#include "attention/decode.h"
 #include "attention/rows.h"
 #include "attention/short.h"
 #include "regard/attend.h"
@@ -194,7 +195,12 @@ AttendResult run_forward(Call& call, View<float, 4> out) {
   const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
-  is_short(call) ? run_short(call, rows, out) : run_streaming(call, rows, out);
+  if (is_decoding(call))
+    run_decode(call, rows, out);
+  else if (is_short(call))
+    run_short(call, rows, out);
+  else
+    run_streaming(call, rows, out);
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);

@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 //
 #include "attention/kernels/kernels.h"
+#include "attention/kernels/decode-inl.h"
 #include "attention/kernels/math-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"
@@ -62,6 +63,8 @@ const Kernels* Table() {
                              kColumnTile,
                              RunAnyProduct,
                              RunSelectedProduct,
+                             DotRows,
+                             WeighRows,
                              PackInterleaved,
                              PackPanels,
                              AllFinite,

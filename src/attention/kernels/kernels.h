@@ -82,6 +82,12 @@ struct Kernels {
   // Pairs that are not selected add nothing, whatever a and b hold there.
   void (*product_selected)(const Product&, const Selection&);
 
+  // Few rows of q against keys where they lie: scores[r, j] = q[r] . k[j]. The
+  // depth is a multiple of `lanes`, at stride 1.
+  void (*dot_rows)(const Matrix& q, const Matrix& k, const Tile& scores);
+  // out[r] += sum of weights[r, j] * v[j], alike.
+  void (*weigh_rows)(const Tile& weights, const Matrix& v, float* out, Index out_stride);
+
   // to: groups (or panels) of `width` rows, depth after depth, times `scale`.
   // Returns true if every element is finite.
   bool (*pack_interleaved)(const Matrix& from, Index width, float scale, float* to);

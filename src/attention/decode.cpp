@@ -1,0 +1,209 @@
+#include "attention/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/rows.h"
+#include "attention/short.h"
+#include "regard/threads.h"
+
+namespace regard::detail {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr Index most_rows = 8;
+// Keys whose scores are in flight: k and v of a block stay in the second-level
+// cache between the two looks at them.
+constexpr Index block_keys = 128;
+
+// Running softmax of one split: [rows] statistics and [rows, width] sums.
+struct Partial {
+  float *max, *sum, *spread, *out;
+};
+
+// Where partial results of all splits of all key heads lie.
+class Partials {
+ public:
+  Partials(const Call& call, Index items)
+      : rows_(call.sizes.group() * call.sizes.q_len),
+        width_(kernels::padded(call.sizes.value_dim, call.kernels.lanes)),
+        memory_(static_cast<std::size_t>(items * rows_ * (3 + width_))) {}
+  Index rows() const { return rows_; }
+  Index width() const { return width_; }
+  Partial of(Index item) {
+    float* first = memory_.data() + item * rows_ * (3 + width_);
+    return {first, first + rows_, first + 2 * rows_, first + 3 * rows_};
+  }
+
+ private:
+  Index rows_, width_;
+  AlignedVector<float> memory_;
+};
+
+// One split of the keys of one key head.
+class DecodeSplit {
+ public:
+  DecodeSplit(const Call& call, Index b, Index kv_head, Partial partial, Index width)
+      : call_(call), kernels_(call.kernels), b_(b), kv_head_(kv_head), partial_(partial), width_(width) {}
+
+  void run(Index begin, Index end);
+
+ private:
+  Index rows() const { return call_.sizes.group() * call_.sizes.q_len; }
+  void carve();
+  void gather_queries();
+  void meet_keys(Index key, Index keys);
+  // Modifiers, bias and mask, head by head; true if anything may be hidden.
+  bool finish(Index key, Index keys);
+  void drop(const kernels::Tile& weights, Index key);
+
+  const Call& call_;
+  const kernels::Kernels& kernels_;
+  Index b_, kv_head_;
+  Partial partial_;
+  Index width_;
+  float *queries_ = nullptr, *scores_ = nullptr, *keep_ = nullptr;
+  std::uint8_t* scratch_ = nullptr;
+};
+
+void DecodeSplit::carve() {
+  const Index queries = rows() * call_.sizes.head_dim, tile = rows() * block_keys;
+  Workspace& workspace = Workspace::of_this_thread();
+  workspace.begin(Workspace::aligned(queries) + 3 * Workspace::aligned(tile));
+  queries_ = workspace.floats(queries);
+  scores_ = workspace.floats(tile);
+  keep_ = workspace.floats(tile);
+  scratch_ = workspace.bytes(tile);
+}
+
+// Scaled, head after head.
+void DecodeSplit::gather_queries() {
+  const Index dim = call_.sizes.head_dim, q_len = call_.sizes.q_len;
+  for (Index row = 0; row < rows(); ++row) {
+    const float* from = &call_.q(b_, kv_head_ * call_.sizes.group() + row / q_len, row % q_len, 0);
+    for (Index d = 0; d < dim; ++d) queries_[row * dim + d] = from[d * call_.q.stride(3)] * call_.scale;
+  }
+}
+
+void DecodeSplit::run(Index begin, Index end) {
+  std::fill_n(partial_.max, rows(), -infinity);
+  std::fill_n(partial_.sum, rows(), 0.0f);
+  std::fill_n(partial_.spread, rows(), 0.0f);
+  std::fill_n(partial_.out, rows() * width_, 0.0f);
+  if (begin >= end) return;
+  carve();
+  gather_queries();
+  for (Index key = begin; key < end; key += block_keys) meet_keys(key, std::min(block_keys, end - key));
+}
+
+void DecodeSplit::meet_keys(Index key, Index keys) {
+  const kernels::Tile scores{scores_, block_keys, rows(), keys};
+  kernels_.dot_rows({queries_, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
+                    rows_of(call_.k, b_, kv_head_, key, keys), scores);
+  // Whether pairs must be told apart, because a hidden one meets a value that is
+  // not finite.
+  const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
+  const bool select = finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, block_keys);
+  kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
+                         partial_.out, width_, call_.sizes.value_dim});
+  if (call_.options.dropout.p > 0) drop(scores, key);
+  if (call_.sizes.value_dim == 0) return;
+  if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
+  kernels_.product_selected({scores.data, kernels_.row_tile * block_keys, block_keys, 1, v.data, kernels_.column_tile,
+                             v.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
+                            {scratch_, block_keys, 1});
+}
+
+bool DecodeSplit::finish(Index key, Index keys) {
+  bool hides = changes_scores(call_);
+  const Index q_len = call_.sizes.q_len, first = kv_head_ * call_.sizes.group();
+  for (Index g = 0; g < call_.sizes.group(); ++g) {
+    const Spot spot{b_, first + g, 0, q_len, key, keys};
+    const Coverage coverage = call_.options.mask.coverage(mask_block(call_, spot));
+    hides |= coverage != Coverage::all;
+    const Index offset = g * q_len * block_keys;
+    finish_scores(call_, spot, coverage, {scores_ + offset, block_keys, q_len, keys}, scratch_ + offset);
+  }
+  return hides;
+}
+
+void DecodeSplit::drop(const kernels::Tile& weights, Index key) {
+  const Index q_len = call_.sizes.q_len;
+  for (Index g = 0; g < call_.sizes.group(); ++g) {
+    const Spot spot{b_, kv_head_ * call_.sizes.group() + g, 0, q_len, key, weights.keys};
+    kernels_.dropout_factors({keep_ + g * q_len * block_keys, block_keys, q_len, weights.keys},
+                             dropout_spot(call_.options.dropout, spot));
+  }
+  kernels_.multiply(weights, keep_);
+}
+
+// into = into + other, both relative to their own maxima.
+void merge(const Partial& into, const Partial& other, Index rows, Index width) {
+  for (Index i = 0; i < rows; ++i) {
+    const float top = std::max(into.max[i], other.max[i]);
+    if (top == -infinity) continue;
+    const auto factor = [&](float max) { return max == -infinity ? 0.0f : std::exp(max - top); };
+    const auto moved = [&](const Partial& part) {
+      const float f = factor(part.max[i]);
+      return f == 0.0f ? 0.0f : f * (part.spread[i] + part.sum[i] * (part.max[i] - top));
+    };
+    const float ours = factor(into.max[i]), theirs = factor(other.max[i]);
+    into.spread[i] = moved(into) + moved(other);
+    into.sum[i] = into.sum[i] * ours + other.sum[i] * theirs;
+    into.max[i] = top;
+    float* to = into.out + i * width;
+    const float* from = other.out + i * width;
+    for (Index d = 0; d < width; ++d) to[d] = to[d] * ours + from[d] * theirs;
+  }
+}
+
+// What one key head's splits came to, as rows of the result.
+void finish_head(const Call& call, RowStatistics& rows, const Partial& all, Index head, const View<float, 4>& out) {
+  const Sizes& sizes = call.sizes;
+  const Index b = head / sizes.kv_heads, first = head % sizes.kv_heads * sizes.group();
+  const Index width = kernels::padded(sizes.value_dim, call.kernels.lanes);
+  for (Index g = 0; g < sizes.group(); ++g) {
+    const Index at = call.row_index(b, first + g, 0), offset = g * sizes.q_len;
+    std::copy_n(all.max + offset, sizes.q_len, rows.max.data() + at);
+    std::copy_n(all.sum + offset, sizes.q_len, rows.sum.data() + at);
+    if (!rows.spread.empty()) std::copy_n(all.spread + offset, sizes.q_len, rows.spread.data() + at);
+    write_rows(call, rows, {b, first + g, 0, sizes.q_len, 0, 0},
+               {all.out + offset * width, width, sizes.q_len, sizes.value_dim}, out);
+  }
+}
+
+}  // namespace
+
+bool is_decoding(const Call& call) {
+  const Sizes& sizes = call.sizes;
+  const bool unit = call.k.stride(3) == 1 && call.v.stride(3) == 1;
+  const bool whole = sizes.head_dim % call.kernels.lanes == 0 && sizes.value_dim % call.kernels.lanes == 0;
+  const Index rows = sizes.group() * sizes.q_len;
+  return unit && whole && rows > 0 && rows <= most_rows && (sizes.q_len == 1 || sizes.kv_len > short_length);
+}
+
+void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out) {
+  const Sizes& sizes = call.sizes;
+  const Index splits = std::max<Index>(1, (sizes.kv_len + decode_split - 1) / decode_split);
+  const Index heads = sizes.batch * sizes.kv_heads;
+  Partials partials(call, heads * splits);
+  const Index grain = std::max<Index>(1, 2048 / std::max<Index>(1, sizes.kv_len * partials.rows()));
+  parallel_ranges(heads * splits, grain, [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      const Index head = item / splits, b = head / sizes.kv_heads, key = item % splits * decode_split;
+      DecodeSplit(call, b, head % sizes.kv_heads, partials.of(item), partials.width())
+          .run(key, std::min(key + decode_split, call.length(b)));
+    }
+  });
+  parallel_ranges(heads, std::max<Index>(1, 64 / partials.rows()), [&](Index begin, Index end) {
+    for (Index head = begin; head < end; ++head) {
+      const Partial all = partials.of(head * splits);
+      for (Index split = 1; split < splits; ++split)
+        merge(all, partials.of(head * splits + split), partials.rows(), partials.width());
+      finish_head(call, rows, all, head, out);
+    }
+  });
+}
+
+}  // namespace regard::detail

@@ -1,0 +1,19 @@
+// Few queries against many keys: one pass over keys and values for the whole
+// group of query heads that share them, cut into splits of fixed length that
+// threads take, merged in order.
+#pragma once
+
+#include "attention/call.h"
+
+namespace regard::detail {
+
+// Keys of one split. Never depends on threads, so that bits don't.
+constexpr Index decode_split = 1024;
+
+// Whether a call is decoding: its query rows, over all heads of a group, are so
+// few that packing keys would cost more than it saves.
+bool is_decoding(const Call& call);
+
+void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out);
+
+}  // namespace regard::detail
