@@ -10,6 +10,7 @@ namespace regard {
 
 struct AttendPlan {
   std::string kernel;              // "AVX2, register tile 6 x 16"
+  std::string path;                // "streaming: ...", "short: ..." or "decode: ..."
   std::vector<std::string> score;  // names of the score modifiers, in order
   Index query_block = 0;           // rows that share packed keys
   Index chunk_rows = 0;            // rows whose scores are in flight at once

@@ -13,22 +13,22 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr Index most_rows = 8;
-// Keys whose scores are in flight: k and v of a block stay in the second-level
-// cache between the two looks at them.
-constexpr Index block_keys = 128;
-
 // Running softmax of one split: [rows] statistics and [rows, width] sums.
 struct Partial {
   float *max, *sum, *spread, *out;
 };
 
+Index rows_of_group(const Call& call) { return call.sizes.group() * call.sizes.q_len; }
+Index padded_width(const Call& call) { return kernels::padded(call.sizes.value_dim, call.kernels.lanes); }
+Index splits_of(const Call& call) {
+  return std::max<Index>(1, (call.sizes.kv_len + decode_split - 1) / decode_split);
+}
+
 // Where partial results of all splits of all key heads lie.
 class Partials {
  public:
-  Partials(const Call& call, Index items)
-      : rows_(call.sizes.group() * call.sizes.q_len),
-        width_(kernels::padded(call.sizes.value_dim, call.kernels.lanes)),
-        memory_(static_cast<std::size_t>(items * rows_ * (3 + width_))) {}
+  explicit Partials(const Call& call)
+      : rows_(rows_of_group(call)), width_(padded_width(call)), memory_(static_cast<std::size_t>(decode_partials(call))) {}
   Index rows() const { return rows_; }
   Index width() const { return width_; }
   Partial of(Index item) {
@@ -50,7 +50,7 @@ class DecodeSplit {
   void run(Index begin, Index end);
 
  private:
-  Index rows() const { return call_.sizes.group() * call_.sizes.q_len; }
+  Index rows() const { return rows_of_group(call_); }
   void carve();
   void gather_queries();
   void meet_keys(Index key, Index keys);
@@ -68,9 +68,9 @@ class DecodeSplit {
 };
 
 void DecodeSplit::carve() {
-  const Index queries = rows() * call_.sizes.head_dim, tile = rows() * block_keys;
+  const Index queries = rows() * call_.sizes.head_dim, tile = rows() * decode_block;
   Workspace& workspace = Workspace::of_this_thread();
-  workspace.begin(Workspace::aligned(queries) + 3 * Workspace::aligned(tile));
+  workspace.begin(decode_workspace(call_));
   queries_ = workspace.floats(queries);
   scores_ = workspace.floats(tile);
   keep_ = workspace.floats(tile);
@@ -94,25 +94,25 @@ void DecodeSplit::run(Index begin, Index end) {
   if (begin >= end) return;
   carve();
   gather_queries();
-  for (Index key = begin; key < end; key += block_keys) meet_keys(key, std::min(block_keys, end - key));
+  for (Index key = begin; key < end; key += decode_block) meet_keys(key, std::min(decode_block, end - key));
 }
 
 void DecodeSplit::meet_keys(Index key, Index keys) {
-  const kernels::Tile scores{scores_, block_keys, rows(), keys};
+  const kernels::Tile scores{scores_, decode_block, rows(), keys};
   kernels_.dot_rows({queries_, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
                     rows_of(call_.k, b_, kv_head_, key, keys), scores);
   // Whether pairs must be told apart, because a hidden one meets a value that is
   // not finite.
   const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
-  const bool select = finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, block_keys);
+  const bool select = finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, decode_block);
   kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
                          partial_.out, width_, call_.sizes.value_dim});
   if (call_.options.dropout.p > 0) drop(scores, key);
   if (call_.sizes.value_dim == 0) return;
   if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
-  kernels_.product_selected({scores.data, kernels_.row_tile * block_keys, block_keys, 1, v.data, kernels_.column_tile,
+  kernels_.product_selected({scores.data, kernels_.row_tile * decode_block, decode_block, 1, v.data, kernels_.column_tile,
                              v.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
-                            {scratch_, block_keys, 1});
+                            {scratch_, decode_block, 1});
 }
 
 bool DecodeSplit::finish(Index key, Index keys) {
@@ -122,8 +122,8 @@ bool DecodeSplit::finish(Index key, Index keys) {
     const Spot spot{b_, first + g, 0, q_len, key, keys};
     const Coverage coverage = call_.options.mask.coverage(mask_block(call_, spot));
     hides |= coverage != Coverage::all;
-    const Index offset = g * q_len * block_keys;
-    finish_scores(call_, spot, coverage, {scores_ + offset, block_keys, q_len, keys}, scratch_ + offset);
+    const Index offset = g * q_len * decode_block;
+    finish_scores(call_, spot, coverage, {scores_ + offset, decode_block, q_len, keys}, scratch_ + offset);
   }
   return hides;
 }
@@ -132,7 +132,7 @@ void DecodeSplit::drop(const kernels::Tile& weights, Index key) {
   const Index q_len = call_.sizes.q_len;
   for (Index g = 0; g < call_.sizes.group(); ++g) {
     const Spot spot{b_, kv_head_ * call_.sizes.group() + g, 0, q_len, key, weights.keys};
-    kernels_.dropout_factors({keep_ + g * q_len * block_keys, block_keys, q_len, weights.keys},
+    kernels_.dropout_factors({keep_ + g * q_len * decode_block, decode_block, q_len, weights.keys},
                              dropout_spot(call_.options.dropout, spot));
   }
   kernels_.multiply(weights, keep_);
@@ -162,7 +162,7 @@ void merge(const Partial& into, const Partial& other, Index rows, Index width) {
 void finish_head(const Call& call, RowStatistics& rows, const Partial& all, Index head, const View<float, 4>& out) {
   const Sizes& sizes = call.sizes;
   const Index b = head / sizes.kv_heads, first = head % sizes.kv_heads * sizes.group();
-  const Index width = kernels::padded(sizes.value_dim, call.kernels.lanes);
+  const Index width = padded_width(call);
   for (Index g = 0; g < sizes.group(); ++g) {
     const Index at = call.row_index(b, first + g, 0), offset = g * sizes.q_len;
     std::copy_n(all.max + offset, sizes.q_len, rows.max.data() + at);
@@ -183,11 +183,21 @@ bool is_decoding(const Call& call) {
   return unit && whole && rows > 0 && rows <= most_rows && (sizes.q_len == 1 || sizes.kv_len > short_length);
 }
 
+Index decode_items(const Call& call) { return call.sizes.batch * call.sizes.kv_heads * splits_of(call); }
+
+Index decode_workspace(const Call& call) {
+  const Index rows = rows_of_group(call);
+  return Workspace::aligned(rows * call.sizes.head_dim) + 3 * Workspace::aligned(rows * decode_block);
+}
+
+Index decode_partials(const Call& call) {
+  return decode_items(call) * rows_of_group(call) * (3 + padded_width(call));
+}
+
 void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out) {
   const Sizes& sizes = call.sizes;
-  const Index splits = std::max<Index>(1, (sizes.kv_len + decode_split - 1) / decode_split);
-  const Index heads = sizes.batch * sizes.kv_heads;
-  Partials partials(call, heads * splits);
+  const Index splits = splits_of(call), heads = sizes.batch * sizes.kv_heads;
+  Partials partials(call);
   const Index grain = std::max<Index>(1, 2048 / std::max<Index>(1, sizes.kv_len * partials.rows()));
   parallel_ranges(heads * splits, grain, [&](Index begin, Index end) {
     for (Index item = begin; item < end; ++item) {

@@ -10,9 +10,18 @@ namespace regard::detail {
 // Keys of one split. Never depends on threads, so that bits don't.
 constexpr Index decode_split = 1024;
 
+// Keys whose scores are in flight: k and v of a block stay in the second-level
+// cache between the two looks at them.
+constexpr Index decode_block = 128;
+
 // Whether a call is decoding: its query rows, over all heads of a group, are so
 // few that packing keys would cost more than it saves.
 bool is_decoding(const Call& call);
+
+// Pieces of work, scratch floats of one thread, and floats of partial results.
+Index decode_items(const Call& call);
+Index decode_workspace(const Call& call);
+Index decode_partials(const Call& call);
 
 void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out);
 

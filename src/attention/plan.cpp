@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "attention/call.h"
+#include "attention/decode.h"
+#include "attention/short.h"
 #include "regard/threads.h"
 
 namespace regard {
@@ -22,24 +24,54 @@ void count_tiles(const Call& call, Index b, Index h, AttendPlan& plan) {
     }
 }
 
+// Bytes of scratch memory: `each` floats a thread, and `shared` ones.
+void set_work(AttendPlan& plan, Index items, Index each, Index shared) {
+  plan.work_items = items;
+  plan.threads = static_cast<int>(std::clamp<Index>(items, 1, threads()));
+  plan.workspace_bytes = 4 * (each * plan.threads + shared);
+}
+
+void plan_decode(const Call& call, AttendPlan& plan) {
+  plan.path = "decode: one pass over keys and values for the " + std::to_string(call.sizes.group()) +
+              " query head(s) that share them, in splits of " + std::to_string(decode_split) + " keys";
+  plan.query_block = plan.chunk_rows = call.sizes.q_len;
+  plan.key_block = decode_block;
+  set_work(plan, decode_items(call), decode_workspace(call), decode_partials(call));
+}
+
+void plan_short(const Call& call, AttendPlan& plan) {
+  plan.path = "short: all scores of a head in one tile, nothing packed but its keys";
+  plan.query_block = plan.chunk_rows = std::max<Index>(1, call.sizes.q_len);
+  plan.key_block = std::max<Index>(1, call.sizes.kv_len);
+  set_work(plan, call.sizes.batch * call.sizes.q_heads, short_workspace(call), 0);
+}
+
+void plan_streaming(Call& call, AttendPlan& plan) {
+  call.tiling = forward_tiling(call.sizes, call.kernels);
+  plan.path = "streaming: packed keys meet blocks of queries, tile by tile";
+  plan.query_block = call.tiling.query_block;
+  plan.chunk_rows = call.tiling.chunk_rows;
+  plan.key_block = call.tiling.key_block;
+  const Index blocks = (call.sizes.q_len + plan.query_block - 1) / plan.query_block;
+  set_work(plan, call.sizes.batch * call.sizes.q_heads * blocks, forward_workspace(call), 0);
+}
+
 }  // namespace
 }  // namespace detail
 
 AttendPlan plan_attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                        const AttendOptions& options) {
   detail::Call call = detail::make_call("plan_attend", q, k, v, options);
-  call.tiling = detail::forward_tiling(call.sizes, call.kernels);
   AttendPlan plan;
   plan.kernel = std::string(call.kernels.name) + ", register tile " + std::to_string(call.kernels.row_tile) + " x " +
                 std::to_string(call.kernels.column_tile);
   for (const auto& modifier : options.score.chain()) plan.score.push_back(modifier->name());
-  plan.query_block = call.tiling.query_block;
-  plan.chunk_rows = call.tiling.chunk_rows;
-  plan.key_block = call.tiling.key_block;
-  plan.work_items = call.sizes.batch * call.sizes.q_heads *
-                    ((call.sizes.q_len + plan.query_block - 1) / plan.query_block);
-  plan.threads = static_cast<int>(std::clamp<Index>(plan.work_items, 1, threads()));
-  plan.workspace_bytes = 4 * detail::forward_workspace(call) * plan.threads;
+  if (detail::is_decoding(call))
+    detail::plan_decode(call, plan);
+  else if (detail::is_short(call))
+    detail::plan_short(call, plan);
+  else
+    detail::plan_streaming(call, plan);
   for (Index b = 0; b < call.sizes.batch; ++b)
     for (Index h = 0; h < call.sizes.q_heads; ++h) detail::count_tiles(call, b, h, plan);
   return plan;
@@ -50,6 +82,7 @@ std::string explain(const AttendPlan& plan) {
   for (const std::string& name : plan.score) modifiers += (modifiers.empty() ? "" : " + ") + name;
   const auto number = [](Index value) { return std::to_string(value); };
   return "kernel      " + plan.kernel + "\n" +
+         "path        " + plan.path + "\n" +
          "modifiers   " + (modifiers.empty() ? "none" : modifiers + " (run in this kernel)") + "\n" +
          "tiles       " + number(plan.chunk_rows) + " queries x " + number(plan.key_block) + " keys; " +
          number(plan.query_block) + " queries share packed keys\n" +

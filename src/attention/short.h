@@ -35,6 +35,9 @@ bool is_short(const Call& call);
 // streaming pass.
 bool has_short_gradient(const Call& call, const BackwardState& state);
 
+// Scratch floats of one head's output.
+Index short_workspace(const Call& call);
+
 // One head's output. Returns false, with nothing written, when pairs are hidden
 // and values are not finite: the streaming pass selects pair by pair.
 bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const View<float, 4>& out);

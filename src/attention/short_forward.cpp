@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "attention/rows.h"
 #include "attention/short.h"
@@ -11,21 +12,24 @@ struct Buffers {
   std::uint8_t* scratch;
 };
 
-Buffers carve(const Call& call, Index stride) {
-  const Index rows = call.sizes.q_len, wide = kernels::padded(call.sizes.value_dim, call.kernels.column_tile);
-  const Index keys = call.sizes.kv_len, tile = rows * stride;
+// Sizes of the buffers, in the order of carve.
+std::array<Index, 6> buffer_sizes(const Call& call) {
+  const Index stride = kernels::padded(call.sizes.kv_len, call.kernels.lanes), tile = call.sizes.q_len * stride;
+  const Index wide = kernels::padded(call.sizes.value_dim, call.kernels.column_tile);
+  return {stride * call.sizes.head_dim, call.sizes.kv_len * wide, tile, tile, call.sizes.q_len * wide, tile};
+}
+
+Buffers carve(const Call& call) {
+  const auto sizes = buffer_sizes(call);
   Workspace& workspace = Workspace::of_this_thread();
-  Index total = 0;
-  for (Index part : {stride * call.sizes.head_dim, keys * wide, tile, tile, rows * wide, tile})
-    total += Workspace::aligned(part);
-  workspace.begin(total);
+  workspace.begin(short_workspace(call));
   Buffers buffers;
-  buffers.keys = workspace.floats(stride * call.sizes.head_dim);
-  buffers.values = workspace.floats(keys * wide);
-  buffers.scores = workspace.floats(tile);
-  buffers.keep = workspace.floats(tile);
-  buffers.out = workspace.floats(rows * wide);
-  buffers.scratch = workspace.bytes(tile);
+  buffers.keys = workspace.floats(sizes[0]);
+  buffers.values = workspace.floats(sizes[1]);
+  buffers.scores = workspace.floats(sizes[2]);
+  buffers.keep = workspace.floats(sizes[3]);
+  buffers.out = workspace.floats(sizes[4]);
+  buffers.scratch = workspace.bytes(sizes[5]);
   return buffers;
 }
 
@@ -51,6 +55,12 @@ void sum_values(const Call& call, RowStatistics& rows, const Spot& spot, const k
 }
 
 }  // namespace
+
+Index short_workspace(const Call& call) {
+  Index total = 0;
+  for (const Index part : buffer_sizes(call)) total += Workspace::aligned(part);
+  return total;
+}
 
 bool is_short(const Call& call) {
   const Sizes& sizes = call.sizes;
@@ -90,7 +100,7 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   if (coverage == Coverage::none || (hides && !kernels.all_finite(v))) return false;
 
   const Index stride = kernels::padded(sizes.kv_len, kernels.lanes), first = call.row_index(b, h, 0);
-  const Buffers buffers = carve(call, stride);
+  const Buffers buffers = carve(call);
   const kernels::Tile scores{buffers.scores, stride, spot.rows, spot.keys};
   multiply_short(call, rows_of(call.q, b, h, 0, spot.rows), rows_of(call.k, b, call.kv_head(h), 0, spot.keys),
                  {buffers.keys, call.scale}, scores);

@@ -21,7 +21,7 @@ constexpr int kSharedRows = 4;
 
 // Asks for the rows after the next few: hardware follows one stream of rows
 // well, but not across the turns between keys and values.
-constexpr Index kAhead = 8;
+constexpr Index kAhead = 16;
 template <int Rows>
 HWY_INLINE void AskAhead(const Matrix& x, Index column) {
   if (column % 16 != 0) return;
