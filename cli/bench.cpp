@@ -107,10 +107,11 @@ void bench(const Arguments& arguments) {
   }
   const std::string doubt = drift(machine, measure_machine());
   if (arguments.json) {
-    all["steady"] = doubt.empty();
+    all["doubt"] = doubt;
     fmt::print("{}\n", all.dump(2));
+  } else if (!doubt.empty()) {
+    fmt::print("{}Run it again on a quieter machine.\n", doubt);
   }
-  if (!doubt.empty()) fmt::print(stderr, "regard bench: {}Run it again on a quieter machine.\n", doubt);
 }
 
 }  // namespace
