@@ -7,9 +7,11 @@ ASAN := build/asan
 OUT := out
 MODEL := models/phonemes
 WORD := thought
+# Python with PyTorch for bench-training-peers; made under build/ unless given.
+PYTHON := build/peers/bin/python
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
-.PHONY: demo test test-asan packages cli bench data train eval pictures format install clean help
+.PHONY: demo test test-asan packages cli bench bench-training-peers data train eval pictures format install clean help
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -45,6 +47,16 @@ test-asan: packages
 bench: cli
 	OMP_NUM_THREADS=1 $(BUILD)/regard bench --threads 1
 	$(BUILD)/regard bench --threads 2
+
+#: make bench-training-peers   training steps in turn with PyTorch, one thread each (PYTHON=... with torch)
+bench-training-peers: packages $(filter build/peers/%,$(PYTHON))
+	$(CONFIGURE) -S . -B $(BUILD)
+	cmake --build $(BUILD) --target training_speed
+	$(PYTHON) bench/peers/training.py compare $(BUILD)/bench/training_speed
+
+build/peers/bin/python:
+	python3 -m venv build/peers
+	build/peers/bin/pip install torch==2.14.1
 
 #: make data        the pronouncing dictionary, split for training
 data:

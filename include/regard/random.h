@@ -12,6 +12,10 @@ namespace regard {
 // 1, 2, 3", SC 2011. key holds the seed's low then high word.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed);
 
+// The words of counters {low, high, 0, 0} of first, first + 1, ..., one after
+// the other: many at once are much faster than one by one.
+void philox_words(std::uint64_t seed, std::uint64_t first, std::span<std::uint32_t> words);
+
 // A word is kept when it is at or above this: floor(p * 2^32). p in [0, 1).
 std::uint32_t dropout_threshold(double p);
 

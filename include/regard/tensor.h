@@ -24,17 +24,37 @@ std::string shape_text(const Shape& shape);
 // or a size is negative.
 Index element_count(const Shape& shape);
 
+namespace detail {
+// Memory on a cache line. free_array is told the bytes that were asked for.
+void* allocate_array(std::size_t bytes);
+void free_array(void* place, std::size_t bytes);
+constexpr std::size_t array_alignment = 64;
+}  // namespace detail
+
+// While one lives, the memory of large arrays (64 KiB and more) that go is kept
+// for later ones of about the same size, in any thread; the last one to die
+// gives all of it back. For loops that make the same tensors again and again,
+// such as training: pages fresh from the system are slow to get. What is kept is
+// at most the sum, over sizes, of what was in use at one time.
+class KeepMemory {
+ public:
+  KeepMemory();
+  ~KeepMemory();
+  KeepMemory(const KeepMemory&) = delete;
+  KeepMemory& operator=(const KeepMemory&) = delete;
+};
+
 // A vector's allocator that starts every array on a cache line and leaves
 // numbers uninitialised unless a value is given.
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
-  static constexpr std::align_val_t alignment{64};
+  static_assert(alignof(T) <= detail::array_alignment);
   AlignedAllocator() = default;
   template <class U>
   AlignedAllocator(const AlignedAllocator<U>&) {}  // NOLINT: allocators convert
-  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), alignment)); }
-  void deallocate(T* pointer, std::size_t) { ::operator delete(pointer, alignment); }
+  T* allocate(std::size_t count) { return static_cast<T*>(detail::allocate_array(count * sizeof(T))); }
+  void deallocate(T* pointer, std::size_t count) { detail::free_array(pointer, count * sizeof(T)); }
   template <class U>
   void construct(U* place) {
     ::new (static_cast<void*>(place)) U;

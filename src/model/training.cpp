@@ -264,6 +264,7 @@ void Trainer::run(const TrainingObserver& observer, Index stop_after) {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw FileError(folder_ + ": can't make this folder (" + failure.message() + ")");
+  const KeepMemory keep;  // every step makes the same tensors
   const Index last = stop_after > 0 ? std::min(config_.epochs, epoch_ + stop_after) : config_.epochs;
   while (epoch_ < last) {
     const auto start = Clock::now();

@@ -63,7 +63,7 @@ Tensor<T> sum_with_rows(const Tensor<T>& x, const Tensor<T>& table, Index first)
                         " to " + std::to_string(first + seq - 1) + " of " + x.text());
   auto y = Tensor<T>::uninitialised(x.shape());
   for (Index row = 0; row < detail::row_count(x); ++row)
-    for (Index j = 0; j < width; ++j) y[row * width + j] = x[row * width + j] + table[(first + row % seq) * width + j];
+    detail::sum(y.data() + row * width, x.data() + row * width, table.data() + (first + row % seq) * width, width);
   return y;
 }
 
@@ -84,8 +84,10 @@ Var<T> add_learned_positions(Tape<T>& tape, const Var<T>& x, Parameter<T>& table
   tape.record([x, y, &table, first] {
     if (y->gradient.empty()) return;
     const Index seq = x->value.size(-2), width = x->value.size(-1);
-    for (Index row = 0; row < detail::row_count(x->value); ++row)
-      for (Index j = 0; j < width; ++j) table.gradient[(first + row % seq) * width + j] += y->gradient[row * width + j];
+    for (Index row = 0; row < detail::row_count(x->value); ++row) {
+      T* to = table.gradient.data() + (first + row % seq) * width;
+      detail::sum(to, to, y->gradient.data() + row * width, width);
+    }
     detail::pass_on(*x, std::move(y->gradient));
   });
   return y;

@@ -1,41 +1,11 @@
-#include <cmath>
-
 #include "nn/matmul.h"
 #include "nn/node.h"
 #include "regard/error.h"
 #include "regard/layers.h"
 
 namespace regard {
-namespace {
-
 using detail::Matrix;
 using detail::row_count;
-
-// Writes n = (x - mean) / sqrt(variance + epsilon); returns 1 / sqrt(...).
-template <class T>
-T normalise(const T* x, Index width, double epsilon, T* normed) {
-  const T mean = detail::blocked_sum<T>(width, [&](Index j) { return x[j]; }) / static_cast<T>(width);
-  const T squares = detail::blocked_sum<T>(width, [&](Index j) { return (x[j] - mean) * (x[j] - mean); });
-  const T inverse = T{1} / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(epsilon));
-  for (Index j = 0; j < width; ++j) normed[j] = (x[j] - mean) * inverse;
-  return inverse;
-}
-
-// With g = dy * gain: dx = inverse * (g - mean(g) - n * mean(g n)).
-template <class T>
-void backward_row(const T* dy, const T* normed, const Tensor<T>& gain, T inverse, detail::GradientSlot<T> dx) {
-  const Index width = gain.count();
-  const T* weight = gain.data();
-  const T mean = detail::blocked_sum<T>(width, [&](Index j) { return dy[j] * weight[j]; }) / static_cast<T>(width);
-  const T mean_moment =
-      detail::blocked_sum<T>(width, [&](Index j) { return dy[j] * weight[j] * normed[j]; }) / static_cast<T>(width);
-  for (Index j = 0; j < width; ++j) {
-    const T value = inverse * (dy[j] * weight[j] - mean - normed[j] * mean_moment);
-    dx.data[j] = dx.add ? dx.data[j] + value : value;
-  }
-}
-
-}  // namespace
 
 template <class T>
 LayerNorm<T>::LayerNorm(const std::string& name, Index width, double eps)
@@ -55,9 +25,8 @@ Var<T> LayerNorm<T>::forward(Tape<T>& tape, const Var<T>& x) {
   detail::parallel_rows(rows, width, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       T* n = normed->data() + row * width;
-      (*inverse)[row] = normalise(x->value.data() + row * width, width, epsilon, n);
-      T* to = y->value.data() + row * width;
-      for (Index j = 0; j < width; ++j) to[j] = n[j] * gain.value[j] + bias.value[j];
+      (*inverse)[row] = detail::normalise(n, x->value.data() + row * width, static_cast<T>(epsilon), width);
+      detail::scale_and_shift(y->value.data() + row * width, n, gain.value.data(), bias.value.data(), width);
     }
   });
   tape.record([this, x, y, normed, inverse, width, rows] {
@@ -67,10 +36,11 @@ Var<T> LayerNorm<T>::forward(Tape<T>& tape, const Var<T>& x) {
     detail::add_column_sums(Matrix<const T>{dy.data(), rows, width}, bias.gradient.data());
     detail::parallel_rows(rows, width, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row)
-        backward_row(dy.data() + row * width, normed->data() + row * width, gain.value, (*inverse)[row],
-                     detail::GradientSlot<T>{slot.data + row * width, slot.add});
+        detail::normalise_backward<T>(
+            slot.data + row * width, slot.add,
+            {dy.data() + row * width, normed->data() + row * width, gain.value.data(), (*inverse)[row]}, width);
       // normed is not needed as such any more: turn it into dgain's terms.
-      for (Index i = begin * width; i < end * width; ++i) (*normed)[i] *= dy[i];
+      detail::multiply_by(normed->data() + begin * width, dy.data() + begin * width, (end - begin) * width);
     });
     detail::add_column_sums(Matrix<const T>{normed->data(), rows, width}, gain.gradient.data());
   });

@@ -58,12 +58,14 @@ void add_bias_and_activate(Tensor<T>& y, const Tensor<T>& bias, Activation activ
   detail::parallel_rows(row_count(y), width, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       T* values = y.data() + row * width;
-      if (!bias.empty())
-        for (Index j = 0; j < width; ++j) values[j] += bias[j];
+      if (!bias.empty() && activation == Activation::relu)
+        detail::add_and_rectify(values, bias.data(), width);
+      else if (!bias.empty())
+        detail::sum(values, values, bias.data(), width);
+      else if (activation == Activation::relu)
+        detail::rectify(values, width);
       if (before) std::copy_n(values, width, before->data() + row * width);
-      if (activation == Activation::relu)
-        for (Index j = 0; j < width; ++j) values[j] = values[j] > 0 ? values[j] : T{0};
-      else if (activation == Activation::gelu)
+      if (activation == Activation::gelu)
         for (Index j = 0; j < width; ++j) values[j] *= normal_distribution(values[j]);
       else if (activation == Activation::gelu_tanh)
         for (Index j = 0; j < width; ++j) values[j] *= T(0.5) * (T(1) + tanh_of(values[j]));
@@ -77,7 +79,7 @@ void activation_backward(Tensor<T>& dy, const Tensor<T>& y, Activation activatio
   if (activation == Activation::none) return;
   parallel_ranges(dy.count(), element_grain, [&](Index begin, Index end) {
     if (activation == Activation::relu)
-      for (Index i = begin; i < end; ++i) dy[i] = y[i] > 0 ? dy[i] : T{0};
+      detail::rectify_backward(dy.data() + begin, y.data() + begin, end - begin);
     else if (activation == Activation::gelu)
       for (Index i = begin; i < end; ++i) dy[i] *= gelu_slope(before[i]);
     else

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/instruction_sets.h"
+#include "nn/elementwise.h"
 #include "regard/tape.h"
 #include "regard/threads.h"
 
@@ -41,7 +43,7 @@ constexpr Index element_grain = 32768;
 // Sum of f(0) ... f(count - 1) in eight interleaved partial sums: a fixed order
 // that compilers can turn into vectors.
 template <class T, class F>
-T blocked_sum(Index count, F f) {
+REGARD_INLINE T blocked_sum(Index count, F f) {
   T sums[8] = {};
   Index i = 0;
   for (; i + 8 <= count; i += 8)
@@ -63,7 +65,7 @@ void pass_on(Node<T>& to, Tensor<T>&& gradient) {
     return;
   }
   parallel_ranges(gradient.count(), element_grain, [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) to.gradient[i] += gradient[i];
+    sum(to.gradient.data() + begin, to.gradient.data() + begin, gradient.data() + begin, end - begin);
   });
 }
 

@@ -27,16 +27,11 @@ void AdamW<T>::step(double learning_rate) {
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     Parameter<T>& parameter = *parameters_[p];
     const T keep = static_cast<T>(1.0 - (parameter.decays ? learning_rate * config_.weight_decay : 0.0));
-    T *value = parameter.value.data(), *gradient = parameter.gradient.data();
-    T *first = first_moments[p].data(), *second = second_moments[p].data();
+    const detail::AdamWRates<T> rates{beta1, beta2, keep, rate, root, epsilon};
     parallel_ranges(parameter.value.count(), detail::element_grain, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        const T g = gradient[i];
-        first[i] = beta1 * first[i] + (T{1} - beta1) * g;
-        second[i] = beta2 * second[i] + (T{1} - beta2) * g * g;
-        value[i] = keep * value[i] - rate * first[i] / (std::sqrt(second[i]) * root + epsilon);
-        gradient[i] = T{0};
-      }
+      detail::adamw_update<T>({parameter.value.data() + begin, parameter.gradient.data() + begin,
+                               first_moments[p].data() + begin, second_moments[p].data() + begin},
+                              rates, end - begin);
     });
   }
 }
@@ -49,15 +44,14 @@ double clip_gradients(const Parameters<T>& parameters, double largest) {
     // Pieces keep the float sums short.
     for (Index begin = 0; begin < parameter->gradient.count(); begin += 1024) {
       const Index count = std::min<Index>(1024, parameter->gradient.count() - begin);
-      squares += static_cast<double>(
-          detail::blocked_sum<T>(count, [&](Index i) { return gradient[begin + i] * gradient[begin + i]; }));
+      squares += static_cast<double>(detail::sum_of_squares(gradient + begin, count));
     }
   }
   const double norm = std::sqrt(squares);
   if (!(norm > largest) || !std::isfinite(norm)) return norm;
   const T factor = static_cast<T>(largest / norm);
   for (Parameter<T>* parameter : parameters)
-    for (T& value : parameter->gradient.values()) value *= factor;
+    detail::scale(parameter->gradient.data(), factor, parameter->gradient.count());
   return norm;
 }
 

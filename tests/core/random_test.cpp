@@ -24,6 +24,21 @@ TEST(philox_words, equal_the_published_vectors) {
             (Words{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
+TEST(philox_words, of_many_counters_equal_those_of_each) {
+  const std::uint64_t seed = 0x299f31d0a4093822ull, first = 0xfffffff0u;  // the low word runs over on the way
+  for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{128}, std::size_t{401}}) {
+    std::vector<std::uint32_t> words(count + 1, 7u);
+    philox_words(seed, first, {words.data(), count});
+    EXPECT_EQ(words[count], 7u) << count;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t block = first + i / 4;
+      ASSERT_EQ(words[i],
+                philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, seed)[i % 4])
+          << i << " of " << count;
+    }
+  }
+}
+
 TEST(random, draws_the_words_of_its_counter) {
   Random random(7, 3);
   for (std::uint32_t block = 0; block < 3; ++block)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace regard {
@@ -106,6 +107,34 @@ TEST(view, strides_may_be_zero_or_negative) {
   const auto backwards = packed(View<const int, 2>(tensor.data() + 2, {2, 3}, {0, -1}));
   EXPECT_EQ((std::vector<int>(backwards.values().begin(), backwards.values().end())),
             (std::vector<int>{3, 2, 1, 3, 2, 1}));
+}
+
+TEST(KeepMemory, gives_a_tensor_the_memory_of_one_that_went) {
+  constexpr Index count = 1 << 16;
+  const KeepMemory keep;
+  const float* place = nullptr;
+  {
+    const Tensor<float> first({count}, 1.0f);
+    place = first.data();
+  }
+  const Tensor<float> smaller({count - 64});  // nearly its size
+  EXPECT_EQ(smaller.data(), place);
+  EXPECT_EQ(smaller[count - 65], 0.0f);
+  const Tensor<float> other({count});
+  EXPECT_NE(other.data(), place);
+}
+
+TEST(KeepMemory, may_go_before_or_after_what_it_kept) {
+  auto outer = std::make_unique<KeepMemory>();
+  auto tensor = std::make_unique<Tensor<float>>(Shape{1 << 15}, 3.0f);
+  {
+    const KeepMemory inner;
+    Tensor<float>(Shape{1 << 15}, 4.0f);
+  }
+  outer.reset();
+  EXPECT_EQ((*tensor)[77], 3.0f);
+  tensor.reset();
+  EXPECT_EQ(Tensor<float>({1 << 15})[5], 0.0f);
 }
 
 TEST(view, knows_whether_it_was_given) {
