@@ -77,8 +77,8 @@ void show_epoch(const EpochReport& r) {
   std::fflush(stdout);
 }
 
-Dataset read_part(const Arguments& a, const std::string& path, const char* what, bool words) {
-  Dataset data = read_tsv(path, {.words = words, .skip_bad = a.skip_bad});
+Dataset read_part(const std::string& path, const char* what, const TsvOptions& options) {
+  Dataset data = read_tsv(path, options);
   fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), path);
   if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, path);
   return data;
@@ -100,13 +100,15 @@ void finish_arguments(Arguments& a) {
 
 Trainer start(Arguments& a) {
   if (a.resume) {
-    const bool words = Trainer::splits_words(a.out);
-    return Trainer::resume(a.out, read_part(a, a.train, "training", words), read_part(a, a.dev, "development", words));
+    TsvOptions options = Trainer::data_options(a.out);
+    options.skip_bad = a.skip_bad;
+    return Trainer::resume(a.out, read_part(a.train, "training", options), read_part(a.dev, "development", options));
   }
   if (std::filesystem::exists(a.out + "/training.json") || std::filesystem::exists(a.out + "/model.json"))
     throw UsageError(a.out + " holds a run already: give --resume to go on with it, or another --out");
-  return Trainer(a.out, a.training, a.sizes, read_part(a, a.train, "training", a.words),
-                 read_part(a, a.dev, "development", a.words), a.words, a.name);
+  const TsvOptions options{.words = a.words, .skip_bad = a.skip_bad, .longest = a.sizes.max_length};
+  return Trainer(a.out, a.training, a.sizes, read_part(a.train, "training", options),
+                 read_part(a.dev, "development", options), a.words, a.name);
 }
 
 // A run that goes on has the sizes and the plan that it began with.

@@ -18,6 +18,7 @@ struct Example {
 struct TsvOptions {
   bool words = false;     // see source_symbols
   bool skip_bad = false;  // count bad lines instead of refusing the file
+  Index longest = 0;      // most symbols of a source, and of a target with its end; 0 = any number
 };
 
 struct Dataset {
@@ -25,8 +26,9 @@ struct Dataset {
   Index skipped = 0;  // bad lines, with skip_bad
 };
 
-// A bad line (no tab or two, an empty side, invalid UTF-8) throws FileError
-// naming file and line; empty lines are passed over. Several lines with one
+// A bad line (no tab or two, an empty side, invalid UTF-8, a symbol spelled like
+// a special one, more symbols than `longest`) throws FileError naming file and
+// line; empty lines and a byte order mark are passed over. Several lines with one
 // source are several references for it.
 Dataset read_tsv(const std::string& path, const TsvOptions& options = {});
 

@@ -60,9 +60,8 @@ class Trainer {
   // none, or when the data is not what it was trained on.
   static Trainer resume(std::string folder, const Dataset& train, const Dataset& dev);
 
-  // Whether the run in `folder` splits sources into words: how its data must be
-  // read before resume.
-  static bool splits_words(const std::string& folder);
+  // How the data of the run in `folder` must be read before resume.
+  static TsvOptions data_options(const std::string& folder);
 
   // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
   // all). A run in pieces ends with the same bytes as one in a single piece, at

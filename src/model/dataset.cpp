@@ -11,18 +11,35 @@
 namespace regard {
 namespace {
 
+// A model could never read or write a symbol that is spelled like <unk> or </s>.
+void refuse_specials(const std::vector<std::string>& symbols) {
+  for (const std::string& special : Vocabulary::specials())
+    if (std::find(symbols.begin(), symbols.end(), special) != symbols.end())
+      throw ArgumentError("the symbol " + special + " is kept for the model's own use");
+}
+
+void refuse_longer(const char* side, std::size_t count, Index longest) {
+  if (longest > 0 && static_cast<Index>(count) > longest)
+    throw ArgumentError(std::string("the ") + side + " needs " + std::to_string(count) +
+                        " symbols but the model's longest sequence is " + std::to_string(longest));
+}
+
 // Throws ArgumentError saying what is wrong with the line.
-Example parse_line(const std::string& line, bool words) {
+Example parse_line(const std::string& line, const TsvOptions& options) {
   const auto tab = line.find('\t');
   if (tab == std::string::npos) throw ArgumentError("no tab between source and target");
   if (line.find('\t', tab + 1) != std::string::npos) throw ArgumentError("more than one tab");
   Example example{line.substr(0, tab), {}, {}};
-  example.source = source_symbols(example.text, words);
+  example.source = source_symbols(example.text, options.words);
   const std::string target = line.substr(tab + 1);
   characters(target);  // refuses invalid UTF-8
   example.target = split_spaces(target);
   if (example.source.empty()) throw ArgumentError("the source is empty");
   if (example.target.empty()) throw ArgumentError("the target is empty");
+  refuse_specials(example.source);
+  refuse_specials(example.target);
+  refuse_longer("source", example.source.size(), options.longest);
+  refuse_longer("target with its end", example.target.size() + 1, options.longest);
   return example;
 }
 
@@ -32,7 +49,8 @@ Dataset read_tsv(const std::string& path, const TsvOptions& options) {
   const std::string text = read_file(path);
   Dataset data;
   Index number = 0;
-  for (std::size_t at = 0; at < text.size();) {
+  const std::string byte_order_mark = "\xEF\xBB\xBF";
+  for (std::size_t at = text.starts_with(byte_order_mark) ? 3 : 0; at < text.size();) {
     const std::size_t stop = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, stop - at);
     at = stop + 1;
@@ -40,7 +58,7 @@ Dataset read_tsv(const std::string& path, const TsvOptions& options) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     try {
-      data.examples.push_back(parse_line(line, options.words));
+      data.examples.push_back(parse_line(line, options));
     } catch (const ArgumentError& error) {
       if (!options.skip_bad)
         throw FileError(path + ", line " + std::to_string(number) + ": " + error.what() +

@@ -188,11 +188,12 @@ Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset&
   }
 }
 
-bool Trainer::splits_words(const std::string& folder) {
+TsvOptions Trainer::data_options(const std::string& folder) {
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
-    return json.at("model").at("words").get<bool>();
+    const auto& model = json.at("model");
+    return {.words = model.at("words").get<bool>(), .longest = model.at("config").at("max_length").get<Index>()};
   } catch (const nlohmann::json::exception& error) {
     throw FileError(path + ": not a training state (" + error.what() + ")");
   }

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "regard/text_width.h"
 #include "view/scene.h"
 
 namespace regard::figure {
 namespace {
 
+// XML has no way to hold control characters, line ends aside.
 std::string escape(const std::string& text) {
+  const std::size_t line_end = text.find('\n');
+  if (line_end != std::string::npos) return escape(text.substr(0, line_end)) + "\n" + escape(text.substr(line_end + 1));
   std::string safe;
-  for (char c : text) {
+  for (char c : printable(text)) {
     if (c == '&')
       safe += "&amp;";
     else if (c == '<')

@@ -41,6 +41,27 @@ TEST(ReadTsv, a_bad_line_is_an_error_with_file_and_number_or_is_counted) {
   }
 }
 
+TEST(ReadTsv, a_byte_order_mark_is_no_symbol) {
+  const Folder folder;
+  const auto path = folder.write("mark.tsv", "\xEF\xBB\xBFab\tB A\n");
+  EXPECT_EQ(read_tsv(path).examples[0].source, (Symbols{"a", "b"}));
+}
+
+TEST(ReadTsv, symbols_spelled_like_special_ones_and_lines_too_long_for_the_model_are_bad_lines) {
+  const Folder folder;
+  const auto path = folder.write("bad.tsv", "ab\tX Y\nab\t</s> X\nabcdef\tX\nab\tX Y Z V W\nabcde\tX Y Z V\n");
+  const Dataset data = read_tsv(path, {.skip_bad = true, .longest = 5});
+  EXPECT_EQ(data.skipped, 3);
+  ASSERT_EQ(data.examples.size(), 2u);
+  EXPECT_EQ(data.examples[1].text, "abcde");
+  try {
+    read_tsv(path);
+    FAIL() << "a special symbol was read";
+  } catch (const FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("line 2: the symbol </s>"), std::string::npos) << error.what();
+  }
+}
+
 TEST(ReadTsv, a_missing_or_empty_file_is_an_error) {
   const Folder folder;
   EXPECT_THROW(read_tsv(folder / "none.tsv"), FileError);
