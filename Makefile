@@ -9,6 +9,8 @@ MODEL := models/phonemes
 WORD := thought
 # Python with PyTorch for bench-training-peers; made under build/ unless given.
 PYTHON := build/peers/bin/python
+# Through the environment, so that no quote in it meets the shell.
+export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
 .PHONY: demo test test-asan packages cli bench bench-training-peers data train eval pictures format install clean help
@@ -19,12 +21,14 @@ help:
 packages:
 	@scripts/install_packages.sh
 
-#: make demo        install what is missing, build, and look into the shipped model (WORD=... picks the word)
+#: make demo        install what is missing, build, and look into the shipped model (WORD=... picks the word; pictures go to
+#:                  out/WORD.svg and .png, with _ for a slash or space)
 demo: cli
 	@mkdir -p $(OUT)
-	@$(BUILD)/regard view $(WORD)
-	@$(BUILD)/regard view $(WORD) --kind cross --layer 1 --format svg -o $(OUT)/$(WORD).svg
-	@$(BUILD)/regard view $(WORD) --kind cross --layer 1 --format png -o $(OUT)/$(WORD).png
+	@$(BUILD)/regard view -- "$$WORD"
+	@picture=$(OUT)/$$(printf %s "$$WORD" | tr '/ ' '__') && for format in svg png; do \
+	  $(BUILD)/regard view --kind cross --layer 1 --format $$format -o "$$picture.$$format" -- "$$WORD" || exit 1; \
+	done
 
 cli: packages
 	@mkdir -p build

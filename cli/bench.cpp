@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "checks.h"
 #include "commands.h"
 #include "regard/bench.h"
 #include "regard/file.h"
@@ -124,7 +125,7 @@ void add_bench(CLI::App& program) {
       ->type_name("FILE");
   command.add_option("--seconds", arguments->seconds, "Time for each case")
       ->type_name("S")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(between(0.01, 3600))
       ->capture_default_str();
   command.add_flag("--list", arguments->list, "Only name the cases");
   command.add_flag("--json", arguments->json, "Print a JSON object");

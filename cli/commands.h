@@ -20,6 +20,12 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// A signal asked for an early end and the command has come to it cleanly. Exit
+// code 128 + signal, as a shell counts it.
+struct Stopped {
+  int signal;
+};
+
 // Each adds one command, whose work is its callback. What goes wrong leaves the
 // callback as an exception; main.cpp turns it into the line
 // `regard COMMAND: ...` on stderr and the exit code.

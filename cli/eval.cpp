@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "regard/model.h"
+#include "regard/text_width.h"
 
 namespace regard::cli {
 namespace {
@@ -18,9 +19,21 @@ struct Arguments {
   bool skip_bad = false, json = false;
 };
 
+// Better now, with the name of the pair, than on the way.
+void check_lengths(const Arguments& a, const Model& model, const Dataset& data) {
+  for (std::size_t i = 0; i < data.examples.size(); ++i) {
+    const Example& example = data.examples[i];
+    if (static_cast<Index>(example.source.size()) > model.config.max_length)
+      throw ArgumentError(fmt::format("{}, pair number {}, \"{}\": has {} symbols, the model takes up to {}", a.data,
+                                      i + 1, cut_text(example.text, 40), example.source.size(),
+                                      model.config.max_length));
+  }
+}
+
 void evaluate(const Arguments& a) {
   const Model model = load_model(a.model);
   const Dataset data = read_tsv(a.data, {.words = model.words, .skip_bad = a.skip_bad});
+  check_lengths(a, model, data);
   const ErrorCounts counts = evaluate_answers(model, group_references(data), {.beam = a.beam});
   if (a.json) {
     const nlohmann::ordered_json report{{"model", a.model},

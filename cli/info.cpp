@@ -34,6 +34,7 @@ std::string size_text(std::int64_t bytes) {
 }
 
 void print_text() {
+  const int count = threads();  // may refuse REGARD_THREADS: before anything is printed
   std::string sets;
   for (const std::string& name : instruction_sets()) sets += (sets.empty() ? "" : ", ") + name;
   const CacheSizes caches = cache_sizes();
@@ -41,7 +42,7 @@ void print_text() {
   fmt::print("cpu               {}\n", cpu_name());
   fmt::print("instruction sets  {}\n", sets);
   fmt::print("in use            {} (REGARD_CPU=NAME forces another)\n", instruction_set());
-  fmt::print("threads           {} ({})\n", threads(), threads_backend());
+  fmt::print("threads           {} ({})\n", count, threads_backend());
   fmt::print("caches            L1 {}, L2 {}, L3 {}\n", size_text(caches.l1), size_text(caches.l2),
              size_text(caches.l3));
   std::string built_with;

@@ -1,17 +1,19 @@
 // regard: the command line. Exit code 0 = done, 1 = it could not be done (a bad
-// file, shapes that disagree), 2 = wrong use.
+// file, shapes that disagree), 2 = wrong use, 130 and 143 = stopped cleanly by
+// Ctrl-C and by SIGTERM (`regard train` only).
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "commands.h"
 #include "regard/cpu.h"
+#include "regard/text_width.h"
 #include "regard/threads.h"
 
 namespace regard::cli {
@@ -58,12 +60,13 @@ std::string command_of(const CLI::App& program) {
 
 // One line on stderr that begins with the command. The library's messages begin
 // with the call they are about; where that is the command's own name, it is said once.
+// Messages quote what the user wrote: control characters in it stay one line and
+// harmless to the terminal.
 int report(const std::string& command, std::string message, int code) {
   if (message.starts_with(command + ": ")) message.erase(0, command.size() + 2);
   while (!message.empty() && message.back() == '\n') message.pop_back();
-  std::replace(message.begin(), message.end(), '\n', ' ');
   const std::string name = command.empty() ? "regard" : "regard " + command;
-  std::fprintf(stderr, "%s: %s\n", name.c_str(), message.c_str());
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), printable(message).c_str());
   return code;
 }
 
@@ -86,6 +89,24 @@ std::string parse_message(const CLI::App& program, const CLI::ParseError& error)
   return "one argument too many: '" + first + "'";
 }
 
+// Through stdio, like every other output, so that main() sees a failed write.
+int print_help_or_version(const CLI::App& program, const CLI::Success& asked) {
+  std::ostringstream text;
+  const int code = program.exit(asked, text, text);
+  std::fputs(text.str().c_str(), stdout);
+  return code;
+}
+
+// A full disk or a closed pipe shows only when the last output is flushed; what
+// an earlier flush met is remembered by the stream, without its reason.
+int finish_output(int code) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed || code != 0) return code;
+  const std::string reason = errno != 0 ? ": " + std::generic_category().message(errno) : "";
+  return report("", "can't write to the standard output" + reason, runtime_error);
+}
+
 int run(CLI::App& program, int count, char** arguments) {
   try {
     program.parse(count, arguments);
@@ -93,11 +114,13 @@ int run(CLI::App& program, int count, char** arguments) {
     std::fputs(program.help().c_str(), stdout);
     return report("", "name a command, such as `regard info`", usage_error);
   } catch (const CLI::Success& success) {  // --help and --version
-    return program.exit(success);
+    return print_help_or_version(program, success);
   } catch (const CLI::ParseError& error) {
     return report_usage(command_of(program), parse_message(program, error));
   } catch (const UsageError& error) {
     return report_usage(command_of(program), error.what());
+  } catch (const Stopped& stopped) {
+    return 128 + stopped.signal;
   } catch (const std::bad_alloc&) {
     return report(command_of(program), "not enough memory: use smaller inputs or ask for fewer outputs", runtime_error);
   } catch (const std::exception& error) {
@@ -116,12 +139,5 @@ int main(int count, char** arguments) {
   regard::cli::set_example(program,
                            "  regard view phonemes\n"
                            "  regard COMMAND --help");
-  const int code = regard::cli::run(program, count, arguments);
-  // A full disk or a closed pipe shows only when the last output is flushed.
-  if (std::fflush(stdout) != 0 && code == 0) {
-    std::fprintf(stderr, "regard: can't write to the standard output: %s\n",
-                 std::generic_category().message(errno).c_str());
-    return 1;
-  }
-  return code;
+  return regard::cli::finish_output(regard::cli::run(program, count, arguments));
 }

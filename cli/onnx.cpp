@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,21 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// What the command line alone can have wrong, before the file is read.
+void check_node(const onnx::Node& node) {
+  try {
+    onnx::attention_attributes(node.attributes, node.opset);
+  } catch (const ArgumentError& error) {
+    throw UsageError(std::string("--attributes: ") + error.what());
+  }
+  const auto known = onnx::outputs(node.op);
+  for (const std::string& name : node.outputs)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw UsageError("--outputs: " + node.op + " has no output '" + name + "'; it has " + joined(known));
+}
+
 void run(const Arguments& arguments) {
+  check_node(arguments.node);
   const TensorFile file = read_safetensors(arguments.in);
   TensorFile written;
   written.tensors = onnx::run(arguments.node, file.tensors);

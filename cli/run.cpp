@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "model_folder.h"
 #include "regard/model.h"
+#include "regard/text_width.h"
 
 namespace regard::cli {
 namespace {
@@ -27,14 +28,28 @@ std::string joined(const std::vector<std::string>& symbols) {
   return text;
 }
 
+// The ids of text `number`, counted from 0; what is wrong with it names it.
+std::vector<std::int64_t> source_ids(const Model& model, const Arguments& a, std::size_t number,
+                                     std::vector<std::string>& strangers) {
+  const std::string name = "text number " + std::to_string(number + 1);
+  std::vector<std::int64_t> ids;
+  try {
+    ids = model.source_ids(a.texts[number], &strangers);
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(name + ": " + error.what());
+  }
+  if (ids.empty()) throw UsageError(name + " is empty");
+  if (static_cast<Index>(ids.size()) > model.config.max_length)
+    throw ArgumentError(fmt::format("{}, \"{}\", has {} symbols, the model takes up to {}", name,
+                                    cut_text(a.texts[number], 40), ids.size(), model.config.max_length));
+  return ids;
+}
+
 void run(const Arguments& a) {
   const Model model = load_model(model_folder(a.model));
   std::vector<std::vector<std::int64_t>> sources;
   std::vector<std::vector<std::string>> strangers(a.texts.size());
-  for (std::size_t i = 0; i < a.texts.size(); ++i) {
-    sources.push_back(model.source_ids(a.texts[i], &strangers[i]));
-    if (sources.back().empty()) throw UsageError("text number " + std::to_string(i + 1) + " is empty");
-  }
+  for (std::size_t i = 0; i < a.texts.size(); ++i) sources.push_back(source_ids(model, a, i, strangers[i]));
   const auto answers = answer(model, sources, {.beam = a.beam});
   auto report = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < a.texts.size(); ++i) {
@@ -44,10 +59,12 @@ void run(const Arguments& a) {
                       {"log_probability", answers[i].log_probability},
                       {"unknown", strangers[i]}});
     if (a.json) continue;
-    fmt::print("{}\t{}\n", a.texts[i], joined(symbols));
+    // The line's own tab and newline are the only ones.
+    const std::string text = printable(a.texts[i]);
+    fmt::print("{}\t{}\n", text, printable(joined(symbols)));
     if (!strangers[i].empty())
-      fmt::print(stderr, "regard run: the model does not know {} in \"{}\"; read as {}\n", joined(strangers[i]),
-                 a.texts[i], Vocabulary::specials()[Vocabulary::unknown]);
+      fmt::print(stderr, "regard run: the model does not know {} in \"{}\"; read as {}\n", printable(joined(strangers[i])), text,
+                 Vocabulary::specials()[Vocabulary::unknown]);
   }
   if (a.json) fmt::print("{}\n", report.dump(2));
 }
@@ -55,7 +72,7 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_run(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("run", "Print a model's output for texts");
+  CLI::App& command = *program.add_subcommand("run", "Print a model's output for texts, a line of text<TAB>output each");
   const auto a = std::make_shared<Arguments>();
   command.add_option("TEXT", a->texts, "Texts, one argument each")->required();
   command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");

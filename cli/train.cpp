@@ -11,14 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "checks.h"
 #include "commands.h"
+#include "regard/text_width.h"
+#include "regard/threads.h"
 #include "regard/training.h"
 
 namespace regard::cli {
 namespace {
 
 std::atomic<bool> interrupted{false};
-void on_interrupt(int) { interrupted.store(true); }
+std::atomic<int> interrupting_signal{0};
+void on_interrupt(int signal) {
+  interrupting_signal.store(signal);
+  interrupted.store(true);
+}
 
 // While it lives, Ctrl-C asks training to stop cleanly; a second one kills.
 class InterruptGuard {
@@ -26,7 +33,8 @@ class InterruptGuard {
   InterruptGuard() {
     struct sigaction action = {};
     action.sa_handler = on_interrupt;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    // A file being read is read to its end first.
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
     sigaction(SIGINT, &action, &interrupt_before_);
     sigaction(SIGTERM, &action, &terminate_before_);
   }
@@ -79,12 +87,22 @@ void show_epoch(const EpochReport& r) {
 
 Dataset read_part(const std::string& path, const char* what, const TsvOptions& options) {
   Dataset data = read_tsv(path, options);
-  fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), path);
-  if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, path);
+  fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), printable(path));
+  if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, printable(path));
   return data;
 }
 
+// What a caption shows is one line of plain text.
+void check_name(const std::string& name) {
+  if (printable(name) != name) throw UsageError("--name: control characters and broken UTF-8 can't be in a name");
+}
+
 void finish_arguments(Arguments& a) {
+  const LayerConfig& layer = a.sizes.layer;
+  if (layer.model_dim % layer.heads != 0)
+    throw UsageError(fmt::format("--model-dim {} can't be split into --heads {}: give a multiple of it",
+                                 layer.model_dim, layer.heads));
+  check_name(a.name);
   a.sizes.encoder_layers = a.sizes.decoder_layers = a.layers;
   a.sizes.layer.norm = a.norm == "pre" ? NormPlace::pre : NormPlace::post;
   a.sizes.layer.activation = a.activation == "relu"   ? Activation::relu
@@ -95,7 +113,7 @@ void finish_arguments(Arguments& a) {
   a.training.schedule.kind = a.schedule == "cosine"         ? ScheduleKind::cosine
                              : a.schedule == "inverse-sqrt" ? ScheduleKind::inverse_sqrt
                                                             : ScheduleKind::constant;
-  if (a.name.empty()) a.name = std::filesystem::path(a.out).lexically_normal().filename().string();
+  if (a.name.empty()) a.name = printable(std::filesystem::path(a.out).lexically_normal().filename().string());
 }
 
 Trainer start(Arguments& a) {
@@ -120,20 +138,35 @@ void refuse_changes(const CLI::App& command) {
       throw UsageError(option->get_name() + " can't change a run that goes on: leave it out with --resume");
 }
 
+void print_plan(Trainer& trainer) {
+  fmt::print("{:<12}{} weights, ", "model", trainer.model().network->weight_count());
+  const Index finished = trainer.finished_epochs(), epochs = trainer.config().epochs;
+  if (finished >= epochs)
+    fmt::print("all {} epochs are finished\n", epochs);
+  else
+    fmt::print("epochs {} to {}\n", finished + 1, epochs);
+}
+
 void train(const CLI::App& command, Arguments& a) {
   if (a.resume) refuse_changes(command);
   finish_arguments(a);
-  Trainer trainer = start(a);
-  fmt::print("{:<12}{} weights, epochs {} to {}\n", "model", trainer.model().network->weight_count(),
-             trainer.finished_epochs() + 1, trainer.config().epochs);
+  threads();  // says what is wrong with REGARD_THREADS before anything is printed
+  // Reading the data may take a while: a stop is a stop from here on.
   const InterruptGuard guard;
+  Trainer trainer = start(a);
+  print_plan(trainer);
   TrainingObserver observer;
   if (isatty(STDOUT_FILENO)) observer.progress = show_progress;
   observer.epoch = show_epoch;
   observer.stop = &interrupted;
   trainer.run(observer, a.stop_after);
-  if (interrupted) fmt::print("\nstopped; `regard train ... --out {} --resume` goes on from here\n", a.out);
-  if (trainer.finished_epochs() >= trainer.config().epochs) fmt::print("done: the best model is in {}\n", a.out);
+  const std::string out = printable(a.out);
+  if (trainer.finished_epochs() >= trainer.config().epochs) {
+    fmt::print("done: the best model is in {}\n", out);
+  } else if (interrupted) {
+    fmt::print("\nstopped; `regard train ... --out {} --resume` goes on from here\n", out);
+    throw Stopped{interrupting_signal};
+  }
 }
 
 void add_sizes(CLI::App& command, Arguments& a) {
@@ -148,10 +181,10 @@ void add_sizes(CLI::App& command, Arguments& a) {
       ->check(at_least_one)
       ->capture_default_str();
   command.add_option("--dropout", layer.dropout, "Of residual branches")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(between(0, 0.99))
       ->capture_default_str();
   command.add_option("--attention-dropout", layer.attention_dropout, "Of attention weights")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(between(0, 0.99))
       ->capture_default_str();
   command.add_option("--norm", a.norm, "Place of the layer norms")
       ->check(CLI::IsMember({"pre", "post"}))
@@ -177,22 +210,24 @@ void add_training(CLI::App& command, Arguments& a) {
       ->check(at_least_one);
   command.add_option("--batch", t.batch, "Pairs a step")->check(at_least_one)->capture_default_str();
   command.add_option("--rate", t.schedule.peak, "Highest learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(above(0))
       ->capture_default_str();
   command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   command.add_option("--schedule", a.schedule, "Learning rate after the warm-up")
       ->check(CLI::IsMember({"cosine", "inverse-sqrt", "constant"}))
       ->capture_default_str();
   command.add_option("--smoothing", t.smoothing, "Label smoothing")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(between(0, 0.99))
       ->capture_default_str();
   command.add_option("--weight-decay", t.adamw.weight_decay, "Decoupled weight decay")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
-  command.add_option("--clip", t.clip, "Largest gradient norm")->check(CLI::PositiveNumber)->capture_default_str();
-  command.add_option("--seed", t.seed, "Of initial weights, order and dropout")->capture_default_str();
+  command.add_option("--clip", t.clip, "Largest gradient norm")->check(above(0))->capture_default_str();
+  command.add_option("--seed", t.seed, "Of initial weights, order and dropout")
+      ->check(unsigned_number())
+      ->capture_default_str();
   command.add_option("--dtype", a.dtype, "Storage of the saved model")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
@@ -215,7 +250,10 @@ void add_train(CLI::App& program) {
   add_sizes(command, *a);
   add_training(command, *a);
   add_threads_option(command);
-  set_example(command, "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes");
+  set_example(command,
+              "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes\n\n"
+              "Ctrl-C and SIGTERM save a checkpoint and stop with exit code 130 and 143; --resume goes on from there.\n"
+              "A second one ends at once.");
   command.callback([a, &command] { train(command, *a); });
 }
 

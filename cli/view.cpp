@@ -14,12 +14,14 @@
 #include <string_view>
 #include <vector>
 
+#include "checks.h"
 #include "commands.h"
 #include "model_folder.h"
 #include "regard/figure.h"
 #include "regard/file.h"
 #include "regard/model.h"
 #include "regard/terminal.h"
+#include "regard/text_width.h"
 #include "regard/view_json.h"
 
 namespace regard::cli {
@@ -86,7 +88,8 @@ Trace trace_of(const Arguments& a, const Model& model, const std::string& text) 
   if (ids.empty()) throw UsageError("the text is empty");
   if (!strangers.empty())
     fmt::print(stderr, "regard view: the model does not know {} in \"{}\"; read as {}\n",
-               joined(strangers, 0, strangers.size()), text, Vocabulary::specials()[Vocabulary::unknown]);
+               printable(joined(strangers, 0, strangers.size())), printable(text),
+               Vocabulary::specials()[Vocabulary::unknown]);
   return record_trace(model, text, answer(model, {ids}, {.beam = a.beam}).front().symbols);
 }
 
@@ -131,12 +134,13 @@ std::vector<AttentionKind> kinds_of(const Arguments& a, const Trace& trace) {
   return kinds;
 }
 
-void print_terminal(Arguments a, const Trace& trace) {
+std::string terminal_text(Arguments a, const Trace& trace) {
   const int width = terminal_width(a.width);
   const ColourDepth depth = terminal_depth();
+  std::string text;
   if (!trace.produced.empty())
-    fmt::print("{}  ->  {}\n\n", joined(trace.source, 0, trace.source.size()),
-               joined(trace.produced, 0, trace.produced.size() - 1));
+    text += fmt::format("{}  ->  {}\n\n", printable(joined(trace.source, 0, trace.source.size())),
+                        printable(joined(trace.produced, 0, trace.produced.size() - 1)));
   ScreenOptions screen{.width = width,
                        .depth = depth,
                        .layer = a.layer,
@@ -144,12 +148,13 @@ void print_terminal(Arguments a, const Trace& trace) {
                        .query = a.query,
                        .map = map_options(a)};
   if (a.kinds.size() == 1) screen.kind = kind_from_name(a.kinds.front());
-  if (a.kinds.size() <= 1) fmt::print("{}\n", terminal_first_screen(trace, screen));
+  if (a.kinds.size() <= 1) text += terminal_first_screen(trace, screen) + "\n";
   if (a.head.empty()) a.head = "all";
   for (AttentionKind kind : kinds_of(a, trace)) {
-    fmt::print("{}, layer {}\n", kind_title(kind), layer_of(a, trace, kind));
-    fmt::print("{}\n", terminal_heat_maps(maps_of(a, trace, kind), {.width = width, .depth = depth}));
+    text += fmt::format("{}, layer {}\n", kind_title(kind), layer_of(a, trace, kind));
+    text += terminal_heat_maps(maps_of(a, trace, kind), {.width = width, .depth = depth}) + "\n";
   }
+  return text;
 }
 
 // A figure shows one kind: the one asked for, else cross-attention if there is any.
@@ -215,7 +220,7 @@ void write_figure(const Arguments& a, const Trace& trace) {
   const std::string bytes = figure(a, trace, kind);
   const std::string path = a.out.empty() ? fmt::format("attention-{}.{}", kind_name(kind), a.format) : a.out;
   write_file(path, bytes);
-  fmt::print("wrote {} ({}{}, {} bytes)\n", path, kind_title(kind), a.head == "all" ? ", all layers and heads" : "",
+  fmt::print("wrote {} ({}{}, {} bytes)\n", printable(path), kind_title(kind), a.head == "all" ? ", all layers and heads" : "",
              bytes.size());
 }
 
@@ -253,6 +258,25 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
   refuse(a.kinds.size() > 1, {"--query"}, "is a row of one kind of attention: give one --kind");
 }
 
+// Nothing is printed before all of it could be made.
+void print_terminal(const Arguments& a, const std::vector<Trace>& all) {
+  std::string text;
+  for (const Trace& trace : all) text += terminal_text(a, trace);
+  fmt::print("{}", text);
+}
+
+void show(const Arguments& a, const std::vector<Trace>& all) {
+  if (a.format == "term" && !a.contents) return print_terminal(a, all);
+  for (const Trace& trace : all) {
+    if (a.contents)
+      print_contents(a, trace);
+    else if (a.format == "json")
+      write_json(a, trace);
+    else
+      write_figure(a, trace);
+  }
+}
+
 void view(const CLI::App& command, const Arguments& a) {
   refuse_useless_flags(command, a);
   head_number(a.head);
@@ -260,15 +284,11 @@ void view(const CLI::App& command, const Arguments& a) {
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
     throw UsageError("figures, JSON and --save-trace take one TEXT at a time");
   if (!a.save.empty()) save_trace(all.front(), a.save);
-  for (const Trace& trace : all) {
-    if (a.contents)
-      print_contents(a, trace);
-    else if (a.format == "term")
-      print_terminal(a, trace);
-    else if (a.format == "json")
-      write_json(a, trace);
-    else
-      write_figure(a, trace);
+  try {
+    show(a, all);
+  } catch (const ArgumentError& error) {
+    // The traces are whole: what is wrong is the layer, head or row asked for.
+    throw UsageError(error.what());
   }
 }
 
@@ -286,7 +306,7 @@ void add_looks(CLI::App& command, Arguments& a) {
   command.add_option("--width", a.width, "Columns to use (default: the terminal's, 100 in a pipe)")
       ->check(CLI::Range(20, 10000));
   command.add_option("--inches", a.inches, "Width of a figure: 3.25 is one column of a paper, 6.75 both")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(between(1, 100))
       ->capture_default_str();
   command.add_flag("--lines", a.lines, "Figure of lines between queries and keys instead of a matrix");
   command.add_flag("--contents", a.contents, "Only list which layers and heads there are");
@@ -303,10 +323,10 @@ void add_view(CLI::App& program) {
   command.add_option("--kind", a->kinds, "encoder, decoder, cross, or several with commas (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember({"encoder", "decoder", "cross"}));
-  command.add_option("--layer", a->layer, "Layer, from 0 (default: the last)")->check(CLI::NonNegativeNumber);
+  command.add_option("--layer", a->layer, "Layer, from 0 (default: the last)")->check(at_least(0));
   command.add_option("--head", a->head, "Head from 0, mean, or all")->type_name("N");
   command.add_option("--query", a->query, "Row to explain, from 0 (default: the first produced symbol)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command.add_option("--beam", a->beam, "Hypotheses kept while decoding")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -36,6 +36,9 @@ struct Node {
 // where sizes disagree.
 Tensors run(const Node& node, const Tensors& inputs);
 
+// Every output that a node of this operator can have.
+std::vector<std::string> outputs(const std::string& op);
+
 // Attributes of Attention. What a node may leave out has the default here.
 struct AttentionAttributes {
   bool is_causal = false;

@@ -8,6 +8,7 @@ namespace regard {
 
 // Number of threads parallel work uses: what set_threads said, else the
 // environment variable REGARD_THREADS, else the cores this process may run on.
+// Throws ArgumentError where that variable is asked and is not 1 to 1024.
 int threads();
 
 // Sets it for the whole process; 0 goes back to the default.

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string_view>
+
+#include "regard/error.h"
 
 #ifdef REGARD_STD_THREADS
 #include <thread>
@@ -30,9 +34,14 @@ int usable_cores() {
 
 int default_threads() {
   static const int count = [] {
-    const char* text = std::getenv("REGARD_THREADS");
-    const int wanted = text ? std::atoi(text) : 0;
-    return wanted > 0 ? wanted : usable_cores();
+    const char* variable = std::getenv("REGARD_THREADS");
+    const std::string_view text = variable ? variable : "";
+    if (text.empty()) return usable_cores();
+    int wanted = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+    if (failure != std::errc() || end != text.data() + text.size() || wanted < 1 || wanted > 1024)
+      throw ArgumentError("REGARD_THREADS is '" + std::string(text) + "', must be a whole number from 1 to 1024");
+    return wanted;
   }();
   return count;
 }

@@ -56,23 +56,28 @@ void check_data(const nlohmann::json& json, const std::string& folder, const Dat
 // those of the last one are there until training.json names the new ones.
 std::string tensors_name(std::int64_t steps) { return "training-" + std::to_string(steps) + ".safetensors"; }
 
-// Whether this file holds the tensors of a checkpoint, or part of them: what a
-// kill in the middle of writing leaves behind.
-bool is_tensors_name(const std::string& name) {
-  static const std::regex pattern(R"(training(-\d+)?\.safetensors(\.tmp-[-\d]+)?)");
-  return std::regex_match(name, pattern);
-}
-
 // What can't be listed or removed stays: it is in nobody's way.
-void remove_other_tensors(const std::string& folder, const std::string& kept) {
+void remove_files(const std::string& folder, const std::regex& pattern, const std::string& kept = "") {
   std::error_code failure;
   std::vector<std::filesystem::path> others;
   for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
-    if (name != kept && is_tensors_name(name)) others.push_back(entry->path());
+    if (name != kept && std::regex_match(name, pattern)) others.push_back(entry->path());
   }
   for (const auto& path : others) std::filesystem::remove(path, failure);
+}
+
+// The tensors of earlier checkpoints.
+void remove_other_tensors(const std::string& folder, const std::string& kept) {
+  static const std::regex pattern(R"(training(-\d+)?\.safetensors)");
+  remove_files(folder, pattern, kept);
+}
+
+// What a kill in the middle of writing left behind.
+void remove_leftovers(const std::string& folder) {
+  static const std::regex pattern(R"((training(-\d+)?|model)\.(safetensors|json)\.tmp-[-\d]+)");
+  remove_files(folder, pattern);
 }
 
 // Refuses what the model could not take: better now than after an epoch.
@@ -265,6 +270,7 @@ void Trainer::run(const TrainingObserver& observer, Index stop_after) {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw FileError(folder_ + ": can't make this folder (" + failure.message() + ")");
+  remove_leftovers(folder_);
   const KeepMemory keep;  // every step makes the same tensors
   const Index last = stop_after > 0 ? std::min(config_.epochs, epoch_ + stop_after) : config_.epochs;
   while (epoch_ < last) {

@@ -63,7 +63,7 @@ void check_inputs(const Call& call) {
 // What the node can give: a cache kept outside has no present_key of its own.
 std::vector<std::string> wanted_outputs(const Tensors& inputs, const std::vector<std::string>& wanted) {
   std::vector<std::string> all{"Y", "qk_matmul_output"};
-  if (!inputs.contains("nonpad_kv_seqlen")) all = {"Y", "present_key", "present_value", "qk_matmul_output"};
+  if (!inputs.contains("nonpad_kv_seqlen")) all = outputs("Attention");
   const std::string op = all.size() == 2 ? "Attention with nonpad_kv_seqlen" : "Attention";
   for (const std::string& name : wanted) check_known(op, "output", name, all);
   return wanted.empty() ? all : wanted;

@@ -82,7 +82,7 @@ class Train(TrainCase):
 
     def test_wrong_use_is_one_line(self):
         self.fails(2, "train", "--train", self.train, says=["--dev"])
-        self.fails(1, *self.arguments("--heads", "3"), says=["16", "3"])
+        self.fails(2, *self.arguments("--heads", "3"), says=["16", "3"])
         self.fails(2, *self.arguments("--epochs", "0"), says=["--epochs"])
         self.fails(2, *self.arguments("--dtype", "int8"), says=["int8"])
         self.fails(1, "train", "--train", self.train + "x", "--dev", self.dev, "--out", self.out, says=[self.train + "x"])
@@ -103,6 +103,56 @@ class Train(TrainCase):
         self.train = self.dev
         self.fails(1, *self.arguments("--resume"), says=["other data"])
 
+    def test_numbers_out_of_range_are_told_in_few_words(self):
+        for flags, says in [
+            (["--rate", "0"], "--rate: 0 is not above 0"),
+            (["--rate", "nan"], "--rate: nan is not a finite number"),
+            (["--clip", "inf"], "--clip: inf is not a finite number"),
+            (["--clip", "nan"], "--clip: nan is not a finite number"),
+            (["--dropout", "nan"], "--dropout: nan is not a finite number"),
+            (["--dropout", "1"], "--dropout: 1 is not between 0 and 0.99"),
+            (["--warmup", "-1"], "--warmup: -1 is not at least 0"),
+            (["--weight-decay", "-1"], "--weight-decay: -1 is not at least 0"),
+            (["--weight-decay", "x"], "--weight-decay: 'x' is not a number"),
+            (["--seed", "-1"], "--seed: -1 is not a whole number from 0"),
+            (["--seed", "18446744073709551616"], "--seed: 18446744073709551616 is not a whole number from 0"),
+        ]:
+            with self.subTest(flags=flags):
+                self.fails(2, *self.arguments(*flags), says=[says])
+
+    def test_a_name_with_control_characters_is_refused(self):
+        for name in ["a\x1b[31m", "a\nb", "a\tb"]:
+            self.fails(2, *self.arguments("--name", name), says=["--name"])
+
+    def test_a_finished_run_says_so(self):
+        self.works(*self.arguments("--epochs", "1"))
+        text = self.works(*self.arguments("--resume"))
+        self.assertIn("all 1 epochs are finished", text)
+        self.assertIn(self.out, text)
+        self.assertNotIn("epochs 2 to 1", text)
+
+    def test_what_a_kill_left_behind_is_removed(self):
+        os.mkdir(self.out)
+        for name in ["model.safetensors", "model.json", "training.json", "training-12.safetensors"]:
+            self.file(os.path.join("model", name + ".tmp-123-0"), "half")
+        self.file("model/mine.tmp-1", "of somebody else")
+        self.works(*self.arguments("--epochs", "1"))
+        self.assertEqual([name for name in os.listdir(self.out) if ".tmp-" in name], ["mine.tmp-1"])
+
+    def test_a_signal_before_the_first_step_is_a_clean_stop_too(self):
+        fifo = os.path.join(self.data, "slow.tsv")
+        os.mkfifo(fifo)
+        process = subprocess.Popen([os.environ["REGARD"], "train", "--train", fifo, *self.arguments()[3:]],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with open(fifo, "w") as file:  # opens once the program reads: its handler stands by then
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            file.write(pairs(0, 60))
+        out, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 143, out + errors)
+        self.assertIn("--resume", out)
+        self.works(*self.arguments("--resume", "--stop-after", "1"))
+
     def test_an_interrupt_is_a_clean_stop(self):
         process = subprocess.Popen([os.environ["REGARD"], *self.arguments("--epochs", "5000")], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
@@ -111,7 +161,7 @@ class Train(TrainCase):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=30)
-        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(process.returncode, 130, errors)
         self.assertIn("--resume", out)
         self.assertTrue(self.works("run", "ab", "--model", self.out).startswith("ab\t"))
         self.works(*self.arguments("--resume", "--stop-after", "1"))
@@ -158,11 +208,23 @@ class Run(TrainCase):
         self.assertEqual(report[0]["unknown"], ["X"])
         self.assertLess(report[0]["log_probability"], 0)
 
+    def test_control_characters_are_escaped(self):
+        run = self.regard("run", "a\tb\n\x1b[31m", "--model", self.out)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue(run.stdout.startswith("a\\tb\\n\\x1b[31m\t"), run.stdout)
+        for text in [run.stdout, run.stderr]:
+            self.assertEqual(text.count("\n"), 1)
+            self.assertNotIn("\x1b", text)
+        self.assertEqual(run.stdout.count("\t"), 1)
+        text = self.fails(1, "run", "a", "--model", "\x1b[31m\n", says=["\\x1b[31m\\n"])
+        self.assertNotIn("\x1b", text)
+
     def test_empty_text_and_invalid_utf8_are_errors(self):
         self.fails(2, "run", "a", "", "--model", self.out, says=["2", "empty"])
         run = subprocess.run([os.environ["REGARD"], "run", b"a\xff", "--model", self.out], capture_output=True)
         self.assertIn(run.returncode, (1, 2))
         self.assertIn(b"UTF-8", run.stderr)
+        self.assertIn(b"text number 1", run.stderr)
         self.assertEqual(run.stderr.count(b"\n"), 1)
 
     def test_a_missing_or_cut_model_is_an_error_that_names_the_file(self):
@@ -174,7 +236,9 @@ class Run(TrainCase):
         self.fails(1, "eval", "--model", self.out, "--data", self.dev, says=[path])
 
     def test_a_longer_text_than_the_model_takes_is_an_error(self):
-        self.fails(1, "run", "a" * 300, "--model", self.out, says=["300", "256"])
+        self.fails(1, "run", "b", "a" * 300, "--model", self.out, says=["text number 2", "300", "256"])
+        data = self.file("long.tsv", "ab\tA B\n" + "a" * 300 + "\tA\n")
+        self.fails(1, "eval", "--model", self.out, "--data", data, says=[data, "pair number 2", "300", "256"])
 
 
 if __name__ == "__main__":

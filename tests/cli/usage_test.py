@@ -59,10 +59,16 @@ class Usage(Case):
     def test_full_disk_behind_the_standard_output_is_an_error(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full here")
-        with open("/dev/full", "w") as full:
-            run = subprocess.run([os.environ["REGARD"], "info"], stdout=full, stderr=subprocess.PIPE, text=True)
-        self.assertEqual(run.returncode, 1)
-        self.assertEqual(run.stderr.count("\n"), 1)
+        for arguments in [["info"], ["--version"], ["--help"], ["info", "--help"]]:
+            with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
+                run = subprocess.run([os.environ["REGARD"], *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(run.returncode, 1)
+                self.assertIn("regard: can't write to the standard output", run.stderr)
+                self.assertEqual(run.stderr.count("\n"), 1)
+
+    def test_messages_hold_no_control_characters(self):
+        text = self.fails(2, "info", "--\x1b[31m\n\t", says=["\\x1b[31m\\n\\t"])
+        self.assertNotIn("\x1b", text)
 
 
 class Info(Case):
@@ -84,6 +90,14 @@ class Info(Case):
         info = json.loads(run.stdout)
         self.assertEqual(info["instruction_sets"]["in_use"], "portable")
         self.assertEqual(info["threads"]["count"], 2)
+
+    def test_a_wrong_number_of_threads_in_the_environment_is_an_error(self):
+        for value in ["abc", "0", "-3", "999999", "2x"]:
+            run = self.regard("info", REGARD_THREADS=value)
+            self.assertEqual((run.returncode, run.stdout), (1, ""), value)
+            self.assertEqual(run.stderr, f"regard info: REGARD_THREADS is '{value}', "
+                                         "must be a whole number from 1 to 1024\n")
+        self.assertEqual(self.regard("info", REGARD_THREADS="").returncode, 0)
 
     def test_unknown_instruction_set_is_an_error_that_lists_them(self):
         run = self.regard("info", REGARD_CPU="AVX9000")

@@ -62,6 +62,29 @@ class View(Case):
         for flags in [["--model", self.model], ["--beam", "2"]]:
             self.fails(2, "view", "--trace", self.trace, *flags, says=[flags[0], "--trace"])
 
+    def test_what_is_not_there_is_refused_before_anything_is_printed(self):
+        for flags, says in [
+            (["--head", "99"], "99"),
+            (["--layer", "4"], "4"),
+            (["--query", "99"], "99"),
+            (["--head", "99", "--kind", "cross", "--format", "json"], "99"),
+            (["--layer", "-1"], "--layer: -1 is not at least 0"),
+            (["--query", "-1"], "--query: -1 is not at least 0"),
+            (["--inches", "nan", "--format", "svg"], "--inches: nan is not a finite number"),
+        ]:
+            with self.subTest(flags=flags):
+                self.fails(2, "view", "ab", "--model", self.model, *flags, says=[says])
+                self.assertEqual(self.regard("view", "ab", "ba", "--model", self.model, *flags).stdout, "")
+
+    def test_control_characters_of_a_text_are_escaped(self):
+        run = self.regard("view", "a\tb\n\x1b[31m", "--model", self.model)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("\\t", run.stdout.splitlines()[0])
+        for text in [run.stdout, run.stderr]:
+            self.assertNotIn("\x1b", text)
+            self.assertNotIn("\t", text)
+        self.assertEqual(run.stderr.count("\n"), 1)
+
     def test_flags_with_an_effect_are_taken(self):
         for flags in [["--query", "0", "--kind", "cross", "--width", "90", "--scale", "log"], ["--query", "0"],
                       ["--contents"], ["--contents", "--format", "json"], ["--beam", "3", "--layer", "0"],

@@ -1,0 +1,17 @@
+// Checks of numbers on the command line. CLI11's own ranges write the largest
+// double out in 309 digits and let NaN pass.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace regard::cli {
+
+// `--rate: 0 is not above 0`; neither NaN nor infinity passes any of them.
+CLI::Validator at_least(double least);
+CLI::Validator above(double bound);
+CLI::Validator between(double least, double most);
+
+// What fits 64 bits without a sign; CLI11 itself would take -1 for 2^64 - 1.
+CLI::Validator unsigned_number();
+
+}  // namespace regard::cli
