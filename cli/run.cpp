@@ -63,8 +63,8 @@ void run(const Arguments& a) {
     const std::string text = printable(a.texts[i]);
     fmt::print("{}\t{}\n", text, printable(joined(symbols)));
     if (!strangers[i].empty())
-      fmt::print(stderr, "regard run: the model does not know {} in \"{}\"; read as {}\n", printable(joined(strangers[i])), text,
-                 Vocabulary::specials()[Vocabulary::unknown]);
+      fmt::print(stderr, "regard run: the model does not know {} in \"{}\"; read as {}\n",
+                 printable(joined(strangers[i])), text, Vocabulary::specials()[Vocabulary::unknown]);
   }
   if (a.json) fmt::print("{}\n", report.dump(2));
 }
@@ -72,7 +72,8 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_run(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("run", "Print a model's output for texts, a line of text<TAB>output each");
+  CLI::App& command =
+      *program.add_subcommand("run", "Print a model's output for texts, a line of text<TAB>output each");
   const auto a = std::make_shared<Arguments>();
   command.add_option("TEXT", a->texts, "Texts, one argument each")->required();
   command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");

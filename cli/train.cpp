@@ -209,18 +209,12 @@ void add_training(CLI::App& command, Arguments& a) {
   command.add_option("--stop-after", a.stop_after, "Stop after this many epochs; --resume goes on")
       ->check(at_least_one);
   command.add_option("--batch", t.batch, "Pairs a step")->check(at_least_one)->capture_default_str();
-  command.add_option("--rate", t.schedule.peak, "Highest learning rate")
-      ->check(above(0))
-      ->capture_default_str();
-  command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")
-      ->check(at_least(0))
-      ->capture_default_str();
+  command.add_option("--rate", t.schedule.peak, "Highest learning rate")->check(above(0))->capture_default_str();
+  command.add_option("--warmup", t.schedule.warmup, "Steps of warm-up")->check(at_least(0))->capture_default_str();
   command.add_option("--schedule", a.schedule, "Learning rate after the warm-up")
       ->check(CLI::IsMember({"cosine", "inverse-sqrt", "constant"}))
       ->capture_default_str();
-  command.add_option("--smoothing", t.smoothing, "Label smoothing")
-      ->check(between(0, 0.99))
-      ->capture_default_str();
+  command.add_option("--smoothing", t.smoothing, "Label smoothing")->check(between(0, 0.99))->capture_default_str();
   command.add_option("--weight-decay", t.adamw.weight_decay, "Decoupled weight decay")
       ->check(at_least(0))
       ->capture_default_str();

@@ -220,8 +220,8 @@ void write_figure(const Arguments& a, const Trace& trace) {
   const std::string bytes = figure(a, trace, kind);
   const std::string path = a.out.empty() ? fmt::format("attention-{}.{}", kind_name(kind), a.format) : a.out;
   write_file(path, bytes);
-  fmt::print("wrote {} ({}{}, {} bytes)\n", printable(path), kind_title(kind), a.head == "all" ? ", all layers and heads" : "",
-             bytes.size());
+  fmt::print("wrote {} ({}{}, {} bytes)\n", printable(path), kind_title(kind),
+             a.head == "all" ? ", all layers and heads" : "", bytes.size());
 }
 
 void print_contents(const Arguments& a, const Trace& trace) {

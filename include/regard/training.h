@@ -65,8 +65,9 @@ class Trainer {
 
   // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
   // all). A run in pieces ends with the same bytes as one in a single piece, at
-  // an equal number of threads and any interruption. Throws Error when the
-  // loss is no longer finite.
+  // an equal number of threads and any interruption. First removes what a
+  // killed run left half written in the folder. Throws Error when the loss is no
+  // longer finite.
   void run(const TrainingObserver& observer, Index stop_after = 0);
 
   const TrainingConfig& config() const { return config_; }

@@ -1,7 +1,9 @@
 """The command line as a whole: exit codes, help, and one-line errors."""
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 from regard import Case
@@ -69,6 +71,20 @@ class Usage(Case):
     def test_messages_hold_no_control_characters(self):
         text = self.fails(2, "info", "--\x1b[31m\n\t", says=["\\x1b[31m\\n\\t"])
         self.assertNotIn("\x1b", text)
+
+
+class Demo(Case):
+    def test_any_word_is_shown_and_drawn(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        if shutil.which("make") is None or not os.path.exists(os.path.join(root, "models/phonemes/model.json")):
+            self.skipTest("needs make and the shipped model")
+        for word, picture in [("thought", "thought"), ("a/b don't", "a_b_don't"), ("-x", "-x")]:
+            with self.subTest(word=word), tempfile.TemporaryDirectory() as out:
+                build = os.path.dirname(os.path.abspath(os.environ["REGARD"]))
+                run = subprocess.run(["make", "-s", "-C", root, "-o", "cli", "demo", f"WORD={word}", f"OUT={out}",
+                                      f"BUILD={build}"], capture_output=True, text=True, timeout=60)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(sorted(os.listdir(out)), [picture + ".png", picture + ".svg"])
 
 
 class Info(Case):
