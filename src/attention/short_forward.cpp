@@ -65,7 +65,7 @@ Index short_workspace(const Call& call) {
 bool is_short(const Call& call) {
   const Sizes& sizes = call.sizes;
   const bool unit = call.q.stride(3) == 1 && call.k.stride(3) == 1 && call.v.stride(3) == 1;
-  return unit && sizes.q_len <= short_length && sizes.kv_len <= short_length &&
+  return unit && sizes.q_len > 0 && sizes.q_len <= short_length && sizes.kv_len <= short_length &&
          std::max(sizes.head_dim, sizes.value_dim) <= 256;
 }
 

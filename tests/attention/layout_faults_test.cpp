@@ -252,6 +252,17 @@ TEST(memory_bounds, nothing_is_read_or_written_past_the_end_of_a_page) {
   });
 }
 
+TEST(empty_sizes, masks_are_never_asked_about_no_rows) {
+  on_each_instruction_set([] {
+    const auto in = random_inputs({.q_len = 0, .kv_len = 5});
+    Tensor<std::int64_t> none({1, 0}), ids({1, 5});
+    const Mask mask = documents(std::as_const(none).view<2>(), std::as_const(ids).view<2>());
+    EXPECT_TRUE(attend(in.q, in.k, in.v, {.mask = mask}).out.empty());
+    const auto gradients = backward_of(in, Tensor<float>({1, 1, 0, 8}), {.mask = mask});
+    EXPECT_EQ(list(gradients.dk), zeros(in.k.count()));
+  });
+}
+
 TEST(empty_sizes, give_empty_or_zero_results_and_never_a_crash) {
   on_each_instruction_set([] {
     const std::vector<CaseSizes> cases{

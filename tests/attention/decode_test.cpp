@@ -1,0 +1,83 @@
+// Few queries against many keys: the path that reads keys once for a group of
+// heads, over several splits.
+#include "attention/cases.h"
+#include "regard/plan.h"
+
+namespace regard {
+namespace {
+
+using namespace testing;
+
+// Three splits, the last one odd; four query heads on each of two key heads.
+Composition decoding(std::string name, Index rows = 1) {
+  Composition c;
+  c.name = std::move(name);
+  c.q = normal({2, 8, rows, 32}, 1);
+  c.k = normal({2, 2, 2107, 32}, 2);
+  c.v = normal({2, 2, 2107, 16}, 3);
+  return c;
+}
+
+void expect_decoding(const Composition& c) {
+  EXPECT_EQ(plan_attend(c.q, c.k, c.v, c.float_options()).path.substr(0, 6), "decode") << c.name;
+  expect_matches_reference(c);
+}
+
+TEST(decode, plain_causal_and_two_rows_match_the_reference) {
+  on_each_instruction_set([] {
+    expect_decoding(decoding("one row"));
+    Composition two = decoding("two causal rows", 2);
+    two.options.mask = causal();
+    expect_decoding(two);
+  });
+}
+
+TEST(decode, every_composition_matches_the_reference) {
+  on_each_instruction_set([] {
+    Composition c = decoding("window, soft cap, ALiBi, bias, sink, lengths");
+    c.options.mask = window(1500, 0);
+    const std::vector<float> slopes{0.5f, 0.25f, 0.1f, 0.05f, 0.02f, 0.01f, 0.005f, 0.0f};
+    c.options.score = softcap(20.0f) + alibi(slopes);
+    c.options.q_start = std::vector<Index>{1999, 12};
+    c.bias = normal({1, 8, 1, 2107}, 4);
+    c.sink = {0.5f, -infinity, 3.0f, 0.0f, 1.0f, 2.0f, -1.0f, 9.0f};
+    c.kv_lengths = {2000, 13};
+    expect_decoding(c);
+    Composition dropped = decoding("dropout");
+    dropped.options.dropout = {0.3, 11};
+    expect_decoding(dropped);
+  });
+}
+
+TEST(decode, hidden_values_that_are_not_finite_do_not_matter) {
+  on_each_instruction_set([] {
+    const Composition clean = decoding("clean");
+    Composition spoilt = decoding("spoilt");
+    for (Index d = 0; d < 32; ++d) spoilt.k[5 * 32 + d] = not_a_number;
+    for (Index d = 0; d < 16; ++d) spoilt.v[5 * 16 + d] = infinity;
+    Tensor<std::uint8_t> allowed({1, 2107}, 1);
+    allowed[5] = 0;
+    const AttendOptions options{.mask = boolean(std::as_const(allowed).view<2>()), .observe = {.lse = true}};
+    const auto wanted = attend(clean.q, clean.k, clean.v, options), got = attend(spoilt.q, spoilt.k, spoilt.v, options);
+    EXPECT_TRUE(same_bits(got.lse, wanted.lse));
+    EXPECT_TRUE(all_finite(got.out));
+    EXPECT_LE(errors(got.out, widen(wanted.out)).largest_error, 1e-6);
+  });
+}
+
+TEST(decode, bits_do_not_depend_on_threads_or_neighbours) {
+  const Composition c = decoding("threads");
+  set_threads(1);
+  const auto one = attend(c.q, c.k, c.v, {.observe = {.lse = true, .entropy = true}});
+  for (const int count : {2, 3, 7}) {
+    set_threads(count);
+    const auto many = attend(c.q, c.k, c.v, {.observe = {.lse = true}});
+    EXPECT_TRUE(same_bits(one.out, many.out) && same_bits(one.lse, many.lse)) << count;
+  }
+  set_threads(0);
+  const auto alone = attend(c.q.view<4>().slice(0, 1, 2), c.k.view<4>().slice(0, 1, 2), c.v.view<4>().slice(0, 1, 2));
+  EXPECT_EQ(row_of(alone.out, 0, 3), row_of(one.out, 0, 3, 1));
+}
+
+}  // namespace
+}  // namespace regard
