@@ -27,7 +27,7 @@ demo: cli
 	@mkdir -p $(OUT)
 	@$(BUILD)/regard view -- "$$WORD"
 	@picture=$(OUT)/$$(printf %s "$$WORD" | tr '/ ' '__') && for format in svg png; do \
-	  $(BUILD)/regard view --kind cross --layer 1 --format $$format -o "$$picture.$$format" -- "$$WORD" || exit 1; \
+	  $(BUILD)/regard view --kind cross --layer 2 --format $$format -o "$$picture.$$format" -- "$$WORD" || exit 1; \
 	done
 
 cli: packages

@@ -3,7 +3,7 @@
 set -eu
 regard=${1:-build/release/regard}
 mkdir -p docs/pictures
-"$regard" view thought --kind cross --layer 1 --format svg -o docs/pictures/thought.svg
-"$regard" view thought --kind cross --layer 1 --format png -o docs/pictures/thought.png
+"$regard" view thought --kind cross --layer 2 --format svg -o docs/pictures/thought.svg
+"$regard" view thought --kind cross --layer 2 --format png -o docs/pictures/thought.png
 "$regard" view thought --kind cross --head all --inches 6.75 --format svg -o docs/pictures/thought-heads.svg
 "$regard" view thought --kind cross --head all --inches 6.75 --format png -o docs/pictures/thought-heads.png
