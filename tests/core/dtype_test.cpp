@@ -8,6 +8,8 @@
 
 #include "regard/error.h"
 
+#include "core/refusal.h"
+
 namespace regard {
 namespace {
 
@@ -19,15 +21,7 @@ AnyTensor stored(DType dtype, const std::vector<T>& values) {
   return tensor;
 }
 
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
+using testing::message_of;
 
 // Names and widths of the safetensors format.
 TEST(dtype, names_and_sizes_are_those_of_the_format) {

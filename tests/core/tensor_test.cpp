@@ -7,18 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "core/refusal.h"
+
 namespace regard {
 namespace {
 
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
+using testing::message_of;
 
 TEST(shape, counts_its_elements_and_refuses_what_63_bits_can_not_count) {
   const Index large = Index{1} << 32;
