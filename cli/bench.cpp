@@ -77,7 +77,8 @@ void print_head(const BenchMachine& machine, bool compares) {
 // What moved while the cases ran makes their percentages doubtful.
 std::string drift(const BenchMachine& before, const BenchMachine& after) {
   const auto moved = [](const char* what, double a, double b) {
-    return std::abs(b / a - 1) <= 0.05 ? "" : fmt::format("{} moved from {:.1f} to {:.1f} while this ran. ", what, a, b);
+    return std::abs(b / a - 1) <= 0.05 ? ""
+                                       : fmt::format("{} moved from {:.1f} to {:.1f} while this ran. ", what, a, b);
   };
   return moved("The peak", before.peak_gflops, after.peak_gflops) +
          moved("The bandwidth", before.read_gbs, after.read_gbs);
@@ -92,17 +93,13 @@ void bench(const Arguments& arguments) {
   const Milliseconds old = arguments.compare.empty() ? Milliseconds{} : read_times(arguments.compare);
   const BenchMachine machine = measure_machine();
   if (!arguments.json) print_head(machine, !arguments.compare.empty());
-  nlohmann::ordered_json all{{"cpu", machine.cpu},
-                             {"isa", machine.isa},
-                             {"threads", machine.threads},
-                             {"peak_gflops", machine.peak_gflops},
-                             {"read_gbs", machine.read_gbs},
-                             {"cases", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json all{{"cpu", machine.cpu},           {"isa", machine.isa},
+                             {"threads", machine.threads},   {"peak_gflops", machine.peak_gflops},
+                             {"read_gbs", machine.read_gbs}, {"cases", nlohmann::ordered_json::array()}};
   for (const BenchCase& c : cases) {
     const BenchResult result = measure_case(c, machine, arguments.seconds);
     const auto before = old.find(c.name);
-    if (!arguments.json)
-      print_row(result, before == old.end() ? std::nullopt : std::optional(before->second));
+    if (!arguments.json) print_row(result, before == old.end() ? std::nullopt : std::optional(before->second));
     all["cases"].push_back(as_json(result));
     if (before != old.end()) all["cases"].back()["old_ms"] = before->second;
   }

@@ -22,9 +22,9 @@ AttentionKind kind_from_name(const std::string& name);
 struct AttentionMap {
   AttentionKind kind = AttentionKind::encoder;
   Index layer = 0;
-  Tensor<float> weights;          // [heads, q_len, kv_len], after softmax, before dropout
-  Tensor<float> entropy;          // [heads, q_len], nats
-  Tensor<std::uint8_t> visible;   // [q_len, kv_len], 1 = may attend; empty: everything visible
+  Tensor<float> weights;         // [heads, q_len, kv_len], after softmax, before dropout
+  Tensor<float> entropy;         // [heads, q_len], nats
+  Tensor<std::uint8_t> visible;  // [q_len, kv_len], 1 = may attend; empty: everything visible
 };
 
 struct Trace {

@@ -152,13 +152,19 @@ void BackwardBlock::multiply_forward(const float* groups, const float* columns, 
 void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth,
                                    bool select) const {
   if (depth == 0) return;
-  const kernels::Product product{tile.data, kernels_.row_tile,
-                                 1,         tile.stride,
-                                 panels,    tile.rows * kernels_.column_tile,
+  const kernels::Product product{tile.data,
+                                 kernels_.row_tile,
+                                 1,
+                                 tile.stride,
+                                 panels,
+                                 tile.rows * kernels_.column_tile,
                                  kernels_.column_tile,
-                                 to,        kernels::padded(depth, kernels_.column_tile),
-                                 tile.keys, depth,
-                                 tile.rows, true};
+                                 to,
+                                 kernels::padded(depth, kernels_.column_tile),
+                                 tile.keys,
+                                 depth,
+                                 tile.rows,
+                                 true};
   if (select)
     kernels_.product_selected(product, {scratch_, 1, tile.stride});
   else

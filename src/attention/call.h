@@ -60,8 +60,13 @@ inline MaskBlock mask_block(const Call& call, const Spot& s) {
 
 // Where a tile's dropout factors are drawn, the same forward and backward.
 inline kernels::Kernels::DropoutSpot dropout_spot(const Dropout& dropout, const Spot& s) {
-  return {static_cast<std::uint32_t>(s.row), static_cast<std::uint32_t>(s.h), static_cast<std::uint32_t>(s.b), s.key,
-          dropout.seed, dropout_threshold(dropout.p), static_cast<float>(1.0 / (1.0 - dropout.p))};
+  return {static_cast<std::uint32_t>(s.row),
+          static_cast<std::uint32_t>(s.h),
+          static_cast<std::uint32_t>(s.b),
+          s.key,
+          dropout.seed,
+          dropout_threshold(dropout.p),
+          static_cast<float>(1.0 / (1.0 - dropout.p))};
 }
 
 inline kernels::Matrix rows_of(const View<const float, 4>& x, Index b, Index h, Index row, Index rows) {

@@ -20,15 +20,15 @@ struct Partial {
 
 Index rows_of_group(const Call& call) { return call.sizes.group() * call.sizes.q_len; }
 Index padded_width(const Call& call) { return kernels::padded(call.sizes.value_dim, call.kernels.lanes); }
-Index splits_of(const Call& call) {
-  return std::max<Index>(1, (call.sizes.kv_len + decode_split - 1) / decode_split);
-}
+Index splits_of(const Call& call) { return std::max<Index>(1, (call.sizes.kv_len + decode_split - 1) / decode_split); }
 
 // Where partial results of all splits of all key heads lie.
 class Partials {
  public:
   explicit Partials(const Call& call)
-      : rows_(rows_of_group(call)), width_(padded_width(call)), memory_(static_cast<std::size_t>(decode_partials(call))) {}
+      : rows_(rows_of_group(call)),
+        width_(padded_width(call)),
+        memory_(static_cast<std::size_t>(decode_partials(call))) {}
   Index rows() const { return rows_; }
   Index width() const { return width_; }
   Partial of(Index item) {
@@ -104,14 +104,15 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
   // Whether pairs must be told apart, because a hidden one meets a value that is
   // not finite.
   const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
-  const bool select = finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, decode_block);
+  const bool select =
+      finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, decode_block);
   kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
                          partial_.out, width_, call_.sizes.value_dim});
   if (call_.options.dropout.p > 0) drop(scores, key);
   if (call_.sizes.value_dim == 0) return;
   if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
-  kernels_.product_selected({scores.data, kernels_.row_tile * decode_block, decode_block, 1, v.data, kernels_.column_tile,
-                             v.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
+  kernels_.product_selected({scores.data, kernels_.row_tile * decode_block, decode_block, 1, v.data,
+                             kernels_.column_tile, v.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
                             {scratch_, decode_block, 1});
 }
 
@@ -190,9 +191,7 @@ Index decode_workspace(const Call& call) {
   return Workspace::aligned(rows * call.sizes.head_dim) + 3 * Workspace::aligned(rows * decode_block);
 }
 
-Index decode_partials(const Call& call) {
-  return decode_items(call) * rows_of_group(call) * (3 + padded_width(call));
-}
+Index decode_partials(const Call& call) { return decode_items(call) * rows_of_group(call) * (3 + padded_width(call)); }
 
 void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out) {
   const Sizes& sizes = call.sizes;

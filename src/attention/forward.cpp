@@ -93,7 +93,8 @@ void ForwardBlock::meet_chunk(Index chunk_row, Index key, Index keys, Coverage c
   const Index rows = std::min(call_.tiling.chunk_rows, count_ - chunk_row), depth = call_.sizes.head_dim;
   const kernels::Tile scores{scores_, call_.tile_stride(), rows, keys};
   kernels_.product({queries_ + chunk_row * depth, kernels_.row_tile * depth, 1, kernels_.row_tile, keys_,
-                    kernels_.column_tile * depth, kernels_.column_tile, scores_, scores.stride, rows, keys, depth, false});
+                    kernels_.column_tile * depth, kernels_.column_tile, scores_, scores.stride, rows, keys, depth,
+                    false});
   finish_scores(call_, spot(chunk_row, rows, key, keys), coverage, scores, scratch_);
   const bool select = !values_finite_ && !kernels_.mark_visible(scores, scratch_, scores.stride);
   kernels_.softmax_step({scores, rows_.max.data() + at(chunk_row), rows_.sum.data() + at(chunk_row),

@@ -17,8 +17,8 @@ void score_tile(const Call& call, const RowStatistics& rows, const Spot& spot, S
   table.pack_interleaved(rows_of(call.q, spot.b, spot.h, spot.row, spot.rows), table.row_tile, 1.0f, queries);
   table.pack_interleaved(rows_of(call.k, spot.b, call.kv_head(spot.h), spot.key, spot.keys), table.column_tile,
                          call.scale, keys);
-  table.product({queries, table.row_tile * depth, 1, table.row_tile, keys, table.column_tile * depth, table.column_tile, scores.data,
-                 scores.stride, spot.rows, spot.keys, depth, false});
+  table.product({queries, table.row_tile * depth, 1, table.row_tile, keys, table.column_tile * depth, table.column_tile,
+                 scores.data, scores.stride, spot.rows, spot.keys, depth, false});
   if (stage == Stage::scaled) return;
   if (stage == Stage::capped) return cap_scores(call, scores);
   const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));

@@ -15,8 +15,8 @@ void count_tiles(const Call& call, Index b, Index h, AttendPlan& plan) {
   const Index length = call.length(b);
   for (Index row = 0; row < call.sizes.q_len; row += plan.chunk_rows)
     for (Index key = 0; key < length; key += plan.key_block) {
-      const Spot spot{b, h, row, std::min(plan.chunk_rows, call.sizes.q_len - row), key,
-                      std::min(plan.key_block, length - key)};
+      const Spot spot{
+          b, h, row, std::min(plan.chunk_rows, call.sizes.q_len - row), key, std::min(plan.key_block, length - key)};
       const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));
       ++plan.tiles;
       plan.skipped_tiles += coverage == Coverage::none;
@@ -81,16 +81,14 @@ std::string explain(const AttendPlan& plan) {
   std::string modifiers;
   for (const std::string& name : plan.score) modifiers += (modifiers.empty() ? "" : " + ") + name;
   const auto number = [](Index value) { return std::to_string(value); };
-  return "kernel      " + plan.kernel + "\n" +
-         "path        " + plan.path + "\n" +
-         "modifiers   " + (modifiers.empty() ? "none" : modifiers + " (run in this kernel)") + "\n" +
-         "tiles       " + number(plan.chunk_rows) + " queries x " + number(plan.key_block) + " keys; " +
-         number(plan.query_block) + " queries share packed keys\n" +
-         "work        " + number(plan.work_items) + " items on " + number(plan.threads) + " thread(s)\n" +
-         "coverage    " + number(plan.tiles) + " tiles: " + number(plan.skipped_tiles) + " skipped, " +
-         number(plan.masked_tiles) + " masked pair by pair, " +
-         number(plan.tiles - plan.skipped_tiles - plan.masked_tiles) + " whole\n" +
-         "workspace   " + number(plan.workspace_bytes) + " bytes\n";
+  return "kernel      " + plan.kernel + "\n" + "path        " + plan.path + "\n" + "modifiers   " +
+         (modifiers.empty() ? "none" : modifiers + " (run in this kernel)") + "\n" + "tiles       " +
+         number(plan.chunk_rows) + " queries x " + number(plan.key_block) + " keys; " + number(plan.query_block) +
+         " queries share packed keys\n" + "work        " + number(plan.work_items) + " items on " +
+         number(plan.threads) + " thread(s)\n" + "coverage    " + number(plan.tiles) +
+         " tiles: " + number(plan.skipped_tiles) + " skipped, " + number(plan.masked_tiles) + " masked pair by pair, " +
+         number(plan.tiles - plan.skipped_tiles - plan.masked_tiles) + " whole\n" + "workspace   " +
+         number(plan.workspace_bytes) + " bytes\n";
 }
 
 }  // namespace regard

@@ -56,8 +56,7 @@ void write_rows(const Call& call, RowStatistics& rows, const Spot& spot, const k
   std::array<float, at_once> factors;
   for (Index begin = 0; begin < spot.rows; begin += at_once) {
     const Index count = std::min(at_once, spot.rows - begin), first = call.row_index(spot.b, spot.h, spot.row + begin);
-    for (Index i = 0; i < count; ++i)
-      factors[static_cast<std::size_t>(i)] = finish_row(call, rows, first + i, spot.h);
+    for (Index i = 0; i < count; ++i) factors[static_cast<std::size_t>(i)] = finish_row(call, rows, first + i, spot.h);
     if (values.cols == 0) continue;
     float* from = values.data + begin * values.stride;
     float* to = &out(spot.b, spot.h, spot.row + begin, 0);

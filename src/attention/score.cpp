@@ -22,9 +22,7 @@ class SoftCap final : public ScoreModifier {
       }
     return false;
   }
-  double apply_one(double score, const Position&) const override {
-    return exact_ * std::tanh(score / exact_);
-  }
+  double apply_one(double score, const Position&) const override { return exact_ * std::tanh(score / exact_); }
   bool differentiable() const override { return true; }
   void chain(const ScoreTile<float>& gradients, const float* scores, const TileOrigin&) const override {
     for (std::int32_t i = 0; i < gradients.rows; ++i)

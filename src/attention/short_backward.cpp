@@ -95,7 +95,8 @@ void ShortGradient::meet_head(Index h, bool first) {
   finish_scores(call_, at, call_.options.mask.coverage(mask_block(call_, at)), weights, scratch_);
   multiply_short(call_, dout, values(), {columns_, 1.0f}, gradients);
   const Index row = call_.row_index(b_, h, 0);
-  kernels_.softmax_gradient({weights, gradients, state_.lse.data() + row, state_.shared.data() + row, drop(at), call_.scale});
+  kernels_.softmax_gradient(
+      {weights, gradients, state_.lse.data() + row, state_.shared.data() + row, drop(at), call_.scale});
   add_transposed(weights, dout, target(state_.dv, kv_head_, keys_, dv_), first);
   add_transposed(gradients, q, target(state_.dk, kv_head_, keys_, dk_), first);
   multiply_keys(gradients, h);

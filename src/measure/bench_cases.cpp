@@ -91,8 +91,8 @@ void add_decode(std::vector<BenchCase>& all) {
   for (const Decode s : {Decode{32, 8, 4096, 128}, Decode{32, 32, 4096, 128}, Decode{8, 8, 1024, 64}}) {
     BenchCase c;
     c.kind = BenchKind::decode;
-    c.name = "decode/q" + number(s.q_heads) + "kv" + number(s.kv_heads) + "/n" + number(s.keys) + "/d" +
-             number(s.dim) + "/f32";
+    c.name = "decode/q" + number(s.q_heads) + "kv" + number(s.kv_heads) + "/n" + number(s.keys) + "/d" + number(s.dim) +
+             "/f32";
     c.q_heads = s.q_heads;
     c.kv_heads = s.kv_heads;
     c.q_len = 1;

@@ -45,13 +45,15 @@ double measure_peak_gflops() {
 }
 
 double measure_read_gbs() {
-  const auto words = static_cast<std::size_t>(std::max<std::int64_t>(cache_sizes().l3 * 4, std::int64_t{256} << 20)) / 8;
+  const auto words =
+      static_cast<std::size_t>(std::max<std::int64_t>(cache_sizes().l3 * 4, std::int64_t{256} << 20)) / 8;
   const std::vector<std::uint64_t> memory(words, 1);
   const auto team = static_cast<std::size_t>(threads());
   std::vector<std::uint64_t> totals(team, 0);
   const double rate = best_rate(6, [&](std::int64_t item) {
     const std::size_t share = words / team / 8 * 8, begin = static_cast<std::size_t>(item) * share;
-    totals[static_cast<std::size_t>(item)] += kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
+    totals[static_cast<std::size_t>(item)] +=
+        kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
     return 8.0 * static_cast<double>(share);
   });
   std::uint64_t total = 0;

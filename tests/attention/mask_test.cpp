@@ -74,9 +74,9 @@ TEST(mask, coverage_never_contradicts_the_pairs) {
   Tensor<std::uint8_t> holes({40, 40});
   for (Index i = 0; i < 1600; ++i) holes[i] = i % 3 != 0 && i < 1200;
   const Mask free = boolean(std::as_const(holes).view<2>());
-  const std::vector<Mask> masks{causal(),        window(3, 2),     !window(3, 2),        documents(ids),
-                                padding(pads, 0), free,             causal() & free,      window(4, 0) | free,
-                                !(free | causal()), documents(ids) & padding(pads, 0)};
+  const std::vector<Mask> masks{
+      causal(), window(3, 2),    !window(3, 2),       documents(ids),     padding(pads, 0),
+      free,     causal() & free, window(4, 0) | free, !(free | causal()), documents(ids) & padding(pads, 0)};
   for (const Mask& mask : masks)
     for (Index row = 0; row < 40; row += 3)
       for (Index key = 0; key < 40; key += 5) {
@@ -86,8 +86,12 @@ TEST(mask, coverage_never_contradicts_the_pairs) {
         Index seen = 0;
         for (Index r = 0; r < block.rows; ++r)
           for (Index j = 0; j < block.keys; ++j) seen += visible[static_cast<std::size_t>(r * 5 + j)];
-        if (mask.coverage(block) == Coverage::none) { EXPECT_EQ(seen, 0); }
-        if (mask.coverage(block) == Coverage::all) { EXPECT_EQ(seen, block.rows * block.keys); }
+        if (mask.coverage(block) == Coverage::none) {
+          EXPECT_EQ(seen, 0);
+        }
+        if (mask.coverage(block) == Coverage::all) {
+          EXPECT_EQ(seen, block.rows * block.keys);
+        }
       }
 }
 
@@ -104,7 +108,8 @@ TEST(mask, a_shape_that_does_not_fit_is_named) {
     boolean(std::as_const(wrong).view<2>()).check({2, 8, 3, 5});
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(error.what(), "boolean mask: shape [3,4] does not broadcast to [batch,q_heads,q_len,kv_len] = [2,8,3,5]");
+    EXPECT_STREQ(error.what(),
+                 "boolean mask: shape [3,4] does not broadcast to [batch,q_heads,q_len,kv_len] = [2,8,3,5]");
   }
   EXPECT_THROW(window(-2, 0), ArgumentError);
   EXPECT_THROW(sliding_window(0), ArgumentError);

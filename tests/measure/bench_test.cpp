@@ -25,8 +25,11 @@ TEST_P(EveryCase, shrunk_matches_the_reference) {
   const auto packed_bias = options.bias.given() ? packed(options.bias) : Tensor<float>();
   const Tensor<double> q = widen(packed(problem.q())), k = widen(packed(problem.k())), v = widen(packed(problem.v()));
   const Tensor<double> bias = widen(packed_bias);
-  reference::Options wide{.mask = options.mask, .score = options.score, .kv_lengths = options.kv_lengths,
-                          .dropout = options.dropout, .observe = options.observe};
+  reference::Options wide{.mask = options.mask,
+                          .score = options.score,
+                          .kv_lengths = options.kv_lengths,
+                          .dropout = options.dropout,
+                          .observe = options.observe};
   if (options.bias.given()) wide.bias = bias.view<4>();
 
   const auto got = attend(problem.q(), problem.k(), problem.v(), options);
@@ -38,11 +41,10 @@ TEST_P(EveryCase, shrunk_matches_the_reference) {
 
   const auto dout = normal(got.out.shape(), 9);
   const auto wide_dout = widen(dout);
-  const auto ours = attend_backward(dout, problem.q(), problem.k(), problem.v(),
-                                    {got.out.view<4>(), got.lse.view<3>()}, options);
-  const auto theirs =
-      detail::plain_attend_backward<float>(dout, problem.q(), problem.k(), problem.v(),
-                                           {plain.out.view<4>(), plain.lse.view<3>()}, options, {});
+  const auto ours =
+      attend_backward(dout, problem.q(), problem.k(), problem.v(), {got.out.view<4>(), got.lse.view<3>()}, options);
+  const auto theirs = detail::plain_attend_backward<float>(dout, problem.q(), problem.k(), problem.v(),
+                                                           {plain.out.view<4>(), plain.lse.view<3>()}, options, {});
   const auto right = reference::attend_backward(wide_dout, q, k, v, {wanted.out.view<4>(), wanted.lse.view<3>()}, wide);
   expect_rule("dq", ours.dq, theirs.dq, right.dq);
   expect_rule("dk", ours.dk, theirs.dk, right.dk);

@@ -43,7 +43,9 @@ TEST(ReadTsv, a_bad_line_is_an_error_with_file_and_number_or_is_counted) {
 
 TEST(ReadTsv, a_byte_order_mark_is_no_symbol) {
   const Folder folder;
-  const auto path = folder.write("mark.tsv", "\xEF\xBB\xBF" "ab\tB A\n");
+  const auto path = folder.write("mark.tsv",
+                                 "\xEF\xBB\xBF"
+                                 "ab\tB A\n");
   EXPECT_EQ(read_tsv(path).examples[0].source, (Symbols{"a", "b"}));
 }
 

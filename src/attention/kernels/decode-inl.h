@@ -33,8 +33,7 @@ template <int Rows, int Keys>
 HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, float* scores, Index stride) {
   const D d;
   V sum[Rows][Keys];
-  REGARD_UNROLL for (int r = 0; r < Rows; ++r)
-    REGARD_UNROLL for (int j = 0; j < Keys; ++j) sum[r][j] = hn::Zero(d);
+  REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int j = 0; j < Keys; ++j) sum[r][j] = hn::Zero(d);
   for (Index i = 0; i < q.depth; i += kLanes) {
     AskAhead<Keys>(k, i);
     V key[Keys];
@@ -44,9 +43,8 @@ HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, float* scores, Index 
       REGARD_UNROLL for (int j = 0; j < Keys; ++j) sum[r][j] = hn::MulAdd(query, key[j], sum[r][j]);
     }
   }
-  REGARD_UNROLL for (int r = 0; r < Rows; ++r)
-    REGARD_UNROLL for (int j = 0; j < Keys; ++j)
-      scores[r * stride + j] = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
+  REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int j = 0; j < Keys; ++j) scores[r * stride + j] =
+      hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
 }
 
 // out[r] += sum over Keys keys of weights[r, j] * v[j].
@@ -59,8 +57,7 @@ HWY_INLINE void WeighGroup(const float* weights, Index stride, const Matrix& v, 
     REGARD_UNROLL for (int j = 0; j < Keys; ++j) value[j] = hn::LoadU(d, v.data + j * v.row_stride + i);
     REGARD_UNROLL for (int r = 0; r < Rows; ++r) {
       V sum = hn::LoadU(d, out + r * out_stride + i);
-      REGARD_UNROLL for (int j = 0; j < Keys; ++j)
-        sum = hn::MulAdd(hn::Set(d, weights[r * stride + j]), value[j], sum);
+      REGARD_UNROLL for (int j = 0; j < Keys; ++j) sum = hn::MulAdd(hn::Set(d, weights[r * stride + j]), value[j], sum);
       hn::StoreU(sum, d, out + r * out_stride + i);
     }
   }

@@ -6,8 +6,8 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #include "hwy/foreach_target.h"  // must come before highway.h
 //
-#include "attention/kernels/kernels.h"
 #include "attention/kernels/decode-inl.h"
+#include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"

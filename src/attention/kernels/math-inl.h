@@ -45,8 +45,7 @@ HWY_INLINE Split SplitExponent(D d, V x, V factor) {
   const V magic = hn::Set(d, 12582912.0f + 127.0f);
   const V shifted = hn::MulAdd(x, factor, magic);
   const hn::Rebind<std::int32_t, D> di;
-  return {hn::MulSub(x, factor, hn::Sub(shifted, magic)),
-          hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)))};
+  return {hn::MulSub(x, factor, hn::Sub(shifted, magic)), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)))};
 }
 
 // (2^r - 1) / r on [-1/2, 1/2]: fitted to a relative error of 2e-9 in 2^r.

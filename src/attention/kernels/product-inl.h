@@ -41,9 +41,8 @@ HWY_NOINLINE void RegisterTile(const Product& p, const float* HWY_RESTRICT a, co
   const D d;
   const Index a_row = UnitRow ? 1 : p.a_row, a_depth = p.a_depth;
   V sum[M][N];
-  REGARD_UNROLL for (int m = 0; m < M; ++m)
-    REGARD_UNROLL for (int n = 0; n < N; ++n) sum[m][n] =
-        Accumulate ? hn::LoadU(d, c + m * p.c_row + n * kLanes) : hn::Zero(d);
+  REGARD_UNROLL for (int m = 0; m < M; ++m) REGARD_UNROLL for (int n = 0; n < N; ++n) sum[m][n] =
+      Accumulate ? hn::LoadU(d, c + m * p.c_row + n * kLanes) : hn::Zero(d);
   const Index depth = p.depth;
   for (Index k = 0; k < depth; ++k) {
     V column[N];
@@ -54,8 +53,8 @@ HWY_NOINLINE void RegisterTile(const Product& p, const float* HWY_RESTRICT a, co
     }
     b += p.b_depth;
   }
-  REGARD_UNROLL for (int m = 0; m < M; ++m)
-    REGARD_UNROLL for (int n = 0; n < N; ++n) hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
+  REGARD_UNROLL for (int m = 0; m < M; ++m) REGARD_UNROLL for (int n = 0; n < N; ++n)
+      hn::StoreU(sum[m][n], d, c + m * p.c_row + n * kLanes);
 }
 
 using TileFunction = void (*)(const Product&, const float*, const float*, float*);
@@ -140,7 +139,8 @@ void ScaleRows(const float* from, Index from_stride, const StridedRows& to, cons
     const auto nothing = hn::Eq(wide, hn::Zero(d));
     ForColumns(
         to.cols,
-        [&](Index j) HWY_ATTR { hn::StoreU(hn::IfThenZeroElse(nothing, hn::Mul(hn::LoadU(d, x + j), wide)), d, y + j); },
+        [&](Index j)
+            HWY_ATTR { hn::StoreU(hn::IfThenZeroElse(nothing, hn::Mul(hn::LoadU(d, x + j), wide)), d, y + j); },
         [&](Index j) { y[j] = factor == 0.0f ? 0.0f : x[j] * factor; });
   }
 }
