@@ -51,8 +51,8 @@ void check_inputs(const Call& call) {
   if (call.has("past_key") && call.has("nonpad_kv_seqlen"))
     refuse("nonpad_kv_seqlen can't stand beside past_key and past_value: the cache is either inside or outside");
   const DType dtype = call.inputs.at("Q").dtype;
-  if (dtype != DType::f32 && dtype != DType::f64)
-    refuse(std::string("Q is ") + dtype_name(dtype) + "; this version computes in F32 and F64");
+  if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16)
+    refuse(std::string("Q is ") + dtype_name(dtype) + " where F64, F32, F16 or BF16 is needed");
   for (const auto& [name, tensor] : call.inputs) {
     const bool other_type = name == "nonpad_kv_seqlen" || (name == "attn_mask" && tensor.dtype == DType::boolean);
     if (!other_type && tensor.dtype != dtype)
@@ -271,13 +271,14 @@ Tensor<T> as_inputs(Tensor<T> out, const Call& call) {
   return joined;
 }
 
-// Results leave in the type of Q, also where they were computed in double.
-AnyTensor stored(const Tensor<float>& tensor, DType) { return any_tensor(tensor); }
+// Results leave in the type of Q: half precision computes in float, and
+// softmax_precision may ask for double.
+AnyTensor stored(const Tensor<float>& tensor, DType as) { return any_tensor(tensor, as); }
 AnyTensor stored(const Tensor<double>& tensor, DType as) {
   if (as == DType::f64) return any_tensor(tensor);
   auto rounded = Tensor<float>::uninitialised(tensor.shape());
   for (Index i = 0; i < tensor.count(); ++i) rounded[i] = static_cast<float>(tensor[i]);
-  return any_tensor(rounded);
+  return any_tensor(rounded, as);
 }
 
 template <class T>
