@@ -28,7 +28,7 @@ std::string joined(const std::vector<std::string>& names) {
 // What the command line alone can have wrong, before the file is read.
 void check_node(const onnx::Node& node) {
   try {
-    onnx::attention_attributes(node.attributes, node.opset);
+    onnx::check_attributes(node);
   } catch (const ArgumentError& error) {
     throw UsageError(std::string("--attributes: ") + error.what());
   }

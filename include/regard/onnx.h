@@ -3,7 +3,7 @@
 //   auto outputs = regard::onnx::run({.op = "Attention", .opset = 23}, {{"Q", q}, {"K", k}, {"V", v}});
 //
 // Inputs and outputs carry the operator's formal names. Source: the ONNX
-// operator specification, Attention-23, -24 and -25.
+// operator specification: Attention-23, -24 and -25, RotaryEmbedding-23.
 #pragma once
 
 #include <map>
@@ -17,7 +17,8 @@ namespace regard::onnx {
 
 using Tensors = std::map<std::string, AnyTensor>;
 
-// The opsets whose operators are known here; Attention exists from 23 on.
+// The opsets whose operators are known here; Attention and RotaryEmbedding exist
+// from 23 on.
 inline constexpr Index first_opset = 23, last_opset = 27;
 
 // Operators that `run` knows.
@@ -32,12 +33,16 @@ struct Node {
 };
 
 // Runs one node. Throws ArgumentError for an unknown operator, attribute, input
-// or output (listing the known names), for types other than F32 and F64, and
-// where sizes disagree.
+// or output (listing the known names), for types the operator does not take
+// here, and where sizes disagree.
 Tensors run(const Node& node, const Tensors& inputs);
 
 // Every output that a node of this operator can have.
 std::vector<std::string> outputs(const std::string& op);
+
+// Throws ArgumentError for attributes the operator does not have or that have
+// values it does not take; reads nothing but the node.
+void check_attributes(const Node& node);
 
 // Attributes of Attention. What a node may leave out has the default here.
 struct AttentionAttributes {
@@ -73,5 +78,19 @@ AttentionAttributes attention_attributes(const std::string& json, Index opset);
 // every output.
 Tensors attention(const Tensors& inputs, const AttentionAttributes& attributes, Index opset,
                   const std::vector<std::string>& wanted = {});
+
+// Attributes of RotaryEmbedding.
+struct RotaryAttributes {
+  bool interleaved = false;        // pairs (2k, 2k + 1) instead of (k, k + R/2)
+  Index num_heads = 0;             // 3-D X: how the width splits; 4-D: 0, or what X says
+  Index rotary_embedding_dim = 0;  // R, the elements of a head that turn; 0: all of them
+};
+RotaryAttributes rotary_attributes(const std::string& json);
+
+// RotaryEmbedding on F64, F32, F16 or BF16 (the halves compute in float). X 4-D
+// [batch, heads, length, size] or 3-D [batch, length, heads * size]; cos_cache
+// and sin_cache [positions, R/2] beside position_ids [batch, length], or [batch,
+// length, R/2] without. Output: Y, shaped as X.
+Tensors rotary_embedding(const Tensors& inputs, const RotaryAttributes& attributes);
 
 }  // namespace regard::onnx

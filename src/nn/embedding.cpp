@@ -58,7 +58,7 @@ namespace {
 template <class T>
 Tensor<T> sum_with_rows(const Tensor<T>& x, const Tensor<T>& table, Index first) {
   const Index seq = x.size(-2), width = x.size(-1);
-  if (table.size(1) != width || first + seq > table.size(0))
+  if (table.size(1) != width || first < 0 || first + seq > table.size(0))
     throw ArgumentError("positions: table " + table.text() + " does not cover positions " + std::to_string(first) +
                         " to " + std::to_string(first + seq - 1) + " of " + x.text());
   auto y = Tensor<T>::uninitialised(x.shape());

@@ -5,8 +5,6 @@ import unittest
 
 from regard import DATA, Case, Tensor, filled, read, to_bytes
 
-FOLDER = os.path.join(DATA, "onnx", "attention")
-
 
 def small(**changes):
     tensors = {"Q": filled([1, 2, 2, 4]), "K": filled([1, 2, 3, 4]), "V": filled([1, 2, 3, 4])}
@@ -15,20 +13,27 @@ def small(**changes):
 
 
 class Onnx(Case):
-    def onnx(self, *arguments, opset=23):
-        return ["onnx", "Attention", self.in_path, "-o", self.out_path, "--opset", opset, *arguments]
+    def onnx(self, *arguments, opset=23, operator="Attention"):
+        return ["onnx", operator, self.in_path, "-o", self.out_path, "--opset", opset, *arguments]
 
-    def test_every_case_gives_its_exact_result(self):
-        with open(os.path.join(FOLDER, "index.json"), encoding="utf-8") as file:
+    def test_every_attention_case_gives_its_exact_result(self):
+        self.runs_cases("Attention", "attention", 50)
+
+    def test_every_rotary_embedding_case_gives_its_exact_result(self):
+        self.runs_cases("RotaryEmbedding", "rotary_embedding", 6)
+
+    def runs_cases(self, operator, folder, at_least):
+        folder = os.path.join(DATA, "onnx", folder)
+        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
             cases = json.load(file)["cases"]
-        self.assertGreater(len(cases), 50)
+        self.assertGreaterEqual(len(cases), at_least)
         for case in cases:
             with self.subTest(case=case["name"]):
-                tensors = read(os.path.join(FOLDER, case["file"]))
+                tensors = read(os.path.join(folder, case["file"]))
                 self.write({entry["name"]: tensors[entry["name"]] for entry in case["inputs"]})
                 names = [entry["name"] for entry in case["outputs"]]
                 self.works(*self.onnx("--attributes", json.dumps(case["attributes"]), "--outputs", ",".join(names),
-                                      opset=case["opset"]))
+                                      opset=case["opset"], operator=operator))
                 got = read(self.out_path)
                 self.assertEqual(set(got), set(names))
                 for name in names:

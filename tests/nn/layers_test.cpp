@@ -182,6 +182,7 @@ TEST(Positions, a_sequence_beyond_the_table_is_refused) {
   const auto x = tape.node(Tensor<float>({1, 2, 2}));
   EXPECT_NO_THROW(add_learned_positions(tape, x, learned, 1));
   EXPECT_THROW(add_learned_positions(tape, x, learned, 2), ArgumentError);
+  EXPECT_THROW(add_learned_positions(tape, x, learned, -1), ArgumentError);
 }
 
 TEST(Dropout, gradients_pass_where_values_passed) {

@@ -1,78 +1,18 @@
-// The ONNX project's own Attention cases, through the adapter. `exact` is the
-// operator evaluated in float64 from the stored inputs (tests/data/onnx/README.md).
+// The ONNX project's own Attention cases, through the adapter.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "onnx/cases.h"
 #include "regard/error.h"
-#include "regard/file.h"
 #include "regard/instruction_set.h"
-#include "regard/onnx.h"
-#include "regard/safetensors.h"
 
 namespace regard::onnx {
-
-// How GoogleTest names an operator case.
-struct Case {
-  std::string name;
-  Index opset = 0;
-  std::string attributes;
-  std::vector<std::string> inputs, outputs;
-};
-void PrintTo(const Case& one, std::ostream* stream) { *stream << one.name; }
-
 namespace {
 
-const std::string folder = std::string(REGARD_TEST_DATA) + "/onnx/attention/";
-
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  const auto index = nlohmann::json::parse(read_file(folder + "index.json"));
-  for (const auto& entry : index.at("cases")) {
-    Case one{entry.at("name"), entry.at("opset"), entry.at("attributes").dump(), {}, {}};
-    for (const auto& input : entry.at("inputs")) one.inputs.push_back(input.at("name"));
-    for (const auto& output : entry.at("outputs")) one.outputs.push_back(output.at("name"));
-    all.push_back(one);
-  }
-  return all;
-}
-
-Tensors inputs_of(const Case& one, const TensorFile& file) {
-  Tensors inputs;
-  for (const std::string& name : one.inputs) inputs[name] = file.at(name);
-  return inputs;
-}
-
-// Half a unit in the last place of a result that is rounded once.
-double rounding_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0; }
-
-// |got - wanted| <= atol + rtol * |wanted|; equal infinities match, NaN never does.
-void expect_close(const std::string& what, const AnyTensor& got, const AnyTensor& wanted) {
-  ASSERT_EQ(got.shape, wanted.shape) << what;
-  const auto ours = to_double(got, what), right = to_double(wanted, what);
-  for (Index i = 0; i < ours.count(); ++i) {
-    const double tolerance = 1e-6 + (1e-5 + rounding_of(got.dtype)) * std::abs(right[i]);
-    const bool close = ours[i] == right[i] || std::abs(ours[i] - right[i]) <= tolerance;
-    ASSERT_TRUE(close && std::isfinite(right[i]) == std::isfinite(ours[i]))
-        << what << "[" << i << "] is " << ours[i] << ", right is " << right[i];
-  }
-}
-
-void expect_case(const Case& one, const TensorFile& file, const Tensors& got) {
-  for (const std::string& name : one.outputs) {
-    const AnyTensor& stored = file.at("out." + name);
-    ASSERT_TRUE(got.contains(name)) << name;
-    EXPECT_EQ(got.at(name).dtype, stored.dtype) << name;
-    if (file.has("exact." + name)) {
-      expect_close(name, got.at(name), file.at("exact." + name));
-    } else {
-      EXPECT_EQ(got.at(name).shape, stored.shape) << name;
-      EXPECT_TRUE(got.at(name).bytes == stored.bytes) << name << " is not a copy, bit for bit";
-    }
-  }
-}
+const std::string folder = folder_of("attention");
 
 class OnnxCase : public ::testing::TestWithParam<Case> {};
 
@@ -106,7 +46,7 @@ TEST_P(OnnxCase, gives_the_same_in_every_later_opset) {
     expect_case(GetParam(), file, run({"Attention", opset, GetParam().attributes}, inputs_of(GetParam(), file)));
 }
 
-INSTANTIATE_TEST_SUITE_P(attention, OnnxCase, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(attention, OnnxCase, ::testing::ValuesIn(cases("attention")),
                          [](const auto& one) { return one.param.name; });
 
 Tensors small_inputs() {

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/call.h"
+#include "attention/variants/relative.h"
+#include "regard/error.h"
+
+namespace regard::detail {
+namespace {
+
+constexpr float hidden = -std::numeric_limits<float>::infinity();
+
+template <class T, int Rank>
+void check_table(const char* call, const char* name, const View<const T, Rank>& table, const Shape& wanted) {
+  if (!table.given()) return;
+  bool fits = table.size(0) == 1 || table.size(0) == wanted[0];
+  for (int axis = 1; axis < Rank; ++axis) fits &= table.size(axis) == wanted[static_cast<std::size_t>(axis)];
+  if (!fits)
+    throw ArgumentError(std::string(call) + ": " + name + " " + table.text() +
+                        " needs [heads or 1,...] = " + shape_text(wanted));
+}
+
+// Row `row` of q plus the head's bias, scaled; with a bias only where one is given.
+void fill_rows(const RelativeCall& call, const RelativeSpot& spot, const View<const float, 2>& bias, Scratch& to) {
+  const auto& q = call.in.q;
+  to.resize(spot.rows, call.sizes.head_dim);
+  for (Index i = 0; i < spot.rows; ++i)
+    for (Index d = 0; d < call.sizes.head_dim; ++d) {
+      const float add = bias.given() ? bias(table_head(bias, spot.h), d) : 0.0f;
+      to.row(i)[d] = (q(spot.b, spot.h, spot.row + i, d) + add) * call.scale;
+    }
+}
+
+}  // namespace
+
+template <class T>
+Sizes check_relative(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v, const RelativeTerms<T>& terms,
+                     const RelativeOptions<T>& options) {
+  const Sizes sizes = check_shapes(call, q, k, v);
+  BasicAttendOptions<T> known;
+  known.mask = options.mask;
+  known.q_start = options.q_start;
+  known.scale = options.scale;
+  check_options(call, sizes, known);
+  if (terms.keys.size(1) == 0)
+    throw ArgumentError(std::string(call) + ": terms.keys " + terms.keys.text() + " has no distances");
+  const Index distances = terms.keys.size(1);
+  check_table(call, "terms.keys", terms.keys, {sizes.q_heads, distances, sizes.head_dim});
+  check_table(call, "terms.values", terms.values, {sizes.q_heads, distances, sizes.value_dim});
+  check_table(call, "terms.content_bias", terms.content_bias, {sizes.q_heads, sizes.head_dim});
+  check_table(call, "terms.position_bias", terms.position_bias, {sizes.q_heads, sizes.head_dim});
+  return sizes;
+}
+template Sizes check_relative(const char*, const Sizes4&, const Sizes4&, const Sizes4&, const RelativeTerms<float>&,
+                              const RelativeOptions<float>&);
+template Sizes check_relative(const char*, const Sizes4&, const Sizes4&, const Sizes4&, const RelativeTerms<double>&,
+                              const RelativeOptions<double>&);
+
+RelativeCall make_relative_call(const char* name, const RelativeInputs& in) {
+  const Sizes sizes = check_relative(name, in.q.sizes(), in.k.sizes(), in.v.sizes(), in.terms, in.options);
+  const double scale =
+      in.options.scale ? static_cast<double>(*in.options.scale) : 1.0 / std::sqrt(static_cast<double>(sizes.head_dim));
+  return {sizes, in, static_cast<float>(scale)};
+}
+
+void RelativeScores::compute(const RelativeSpot& spot) {
+  spot_ = spot;
+  const Index last = call_.distances() - 1, start = call_.q_start(spot.b) + spot.row;
+  const auto row_of = [&](Index distance) { return std::clamp(distance - call_.in.terms.first, Index{0}, last); };
+  range_.first = row_of(-(start + spot.rows - 1));
+  range_.count = row_of(call_.sizes.kv_len - 1 - start) - range_.first + 1;
+  fill_queries();
+  content_scores();
+  if (call_.sizes.kv_len == 0) return;
+  const auto& keys = call_.in.terms.keys;
+  const float* table = keys.data() + table_head(keys, spot.h) * keys.stride(0) + range_.first * keys.stride(1);
+  panels_.pack(transposed({table, range_.count, call_.sizes.head_dim, keys.stride(1), keys.stride(2)}));
+  by_distance_.resize(spot.rows, range_.count);
+  multiply(by_distance_, position_.matrix(), panels_);
+  spread(scores_, by_distance_);
+  for (Index key = 0; key < call_.sizes.kv_len; key += relative_keys) {
+    const Index count = std::min(relative_keys, call_.sizes.kv_len - key);
+    const MaskBlock block{spot.b, spot.h, spot.row, spot.rows, key, count, call_.q_start(spot.b)};
+    hide(key, count, call_.in.options.mask.coverage(block));
+  }
+}
+
+void RelativeScores::fill_queries() {
+  fill_rows(call_, spot_, call_.in.terms.content_bias, content_);
+  fill_rows(call_, spot_, call_.in.terms.position_bias, position_);
+}
+
+void RelativeScores::content_scores() {
+  const Index kv_len = call_.sizes.kv_len;
+  scores_.resize(spot_.rows, kv_len);
+  scores_.zero();
+  skipped_.assign(static_cast<std::size_t>(kv_len / relative_keys + 1), 0);
+  const kernels::Kernels& kernels = kernels::active();
+  for (Index key = 0; key < kv_len; key += relative_keys) {
+    const Index keys = std::min(relative_keys, kv_len - key);
+    const MaskBlock block{spot_.b, spot_.h, spot_.row, spot_.rows, key, keys, call_.q_start(spot_.b)};
+    if (call_.in.options.mask.coverage(block) == Coverage::none) {
+      skipped_[static_cast<std::size_t>(key / relative_keys)] = 1;
+      continue;
+    }
+    panels_.pack(transposed(rows_of(call_.in.k, spot_.b, spot_.h / call_.sizes.group(), key, keys)));
+    kernels.product({content_.row(0), kernels.row_tile * content_.stride(), content_.stride(), 1, panels_.data(),
+                     kernels.column_tile * panels_.depth(), kernels.column_tile, scores_.row(0) + key, scores_.stride(),
+                     spot_.rows, keys, panels_.depth(), false});
+  }
+}
+
+void RelativeScores::hide(Index key, Index keys, Coverage coverage) {
+  if (coverage == Coverage::all) return;
+  if (coverage == Coverage::none) {
+    for (Index i = 0; i < spot_.rows; ++i) std::fill_n(scores_.row(i) + key, keys, hidden);
+    return;
+  }
+  visible_.resize(static_cast<std::size_t>(spot_.rows * keys));
+  call_.in.options.mask.fill({spot_.b, spot_.h, spot_.row, spot_.rows, key, keys, call_.q_start(spot_.b)},
+                             visible_.data(), keys);
+  kernels::active().hide({scores_.row(0) + key, scores_.stride(), spot_.rows, keys}, visible_.data(), keys);
+}
+
+RelativeScores::Split RelativeScores::split(Index i) const {
+  const Index query = call_.q_start(spot_.b) + spot_.row + i, first = call_.in.terms.first;
+  // Key j reads table row j - query - first where that is inside [0, distances).
+  const Index begin = std::clamp(query + first, Index{0}, call_.sizes.kv_len);
+  const Index end = std::clamp(query + first + call_.distances(), begin, call_.sizes.kv_len);
+  return {begin, end, begin - query - first - range_.first};
+}
+
+void RelativeScores::spread(Scratch& scores, const Scratch& by_distance) const {
+  for (Index i = 0; i < spot_.rows; ++i) {
+    const auto [begin, end, at] = split(i);
+    float* row = scores.row(i);
+    const float* from = by_distance.row(i);
+    for (Index j = 0; j < begin; ++j) row[j] += from[0];
+    for (Index j = begin; j < end; ++j) row[j] += from[at + j - begin];
+    for (Index j = end; j < call_.sizes.kv_len; ++j) row[j] += from[range_.count - 1];
+  }
+}
+
+void RelativeScores::gather(Scratch& by_distance, const Scratch& scores) const {
+  by_distance.resize(spot_.rows, range_.count);
+  by_distance.zero();
+  for (Index i = 0; i < spot_.rows; ++i) {
+    const auto [begin, end, at] = split(i);
+    const float* row = scores.row(i);
+    float* to = by_distance.row(i);
+    for (Index j = begin; j < end; ++j) to[at + j - begin] += row[j];
+    // In double: many keys may share the ends.
+    double before = 0, after = 0;
+    for (Index j = 0; j < begin; ++j) before += static_cast<double>(row[j]);
+    for (Index j = end; j < call_.sizes.kv_len; ++j) after += static_cast<double>(row[j]);
+    to[0] += static_cast<float>(before);
+    to[range_.count - 1] += static_cast<float>(after);
+  }
+}
+
+}  // namespace regard::detail
