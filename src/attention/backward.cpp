@@ -77,7 +77,7 @@ void BackwardBlock::run() {
     for (Index row = 0; row < call_.sizes.q_len; row += call_.tiling.chunk_rows, ++step) {
       const Index h = kv_head_ * call_.sizes.group() + g;
       const Spot spot{b_, h, row, std::min(call_.tiling.chunk_rows, call_.sizes.q_len - row), key_, visible_keys_};
-      const Panels panels = seen_panels(call_, spot);
+      const PanelCoverage panels = seen_panels(call_, spot);
       if (panels.keys > 0) meet_chunk(spot, panels, step);
       state_.turnstile->pass(item_, step + 1);
     }
@@ -96,7 +96,7 @@ void BackwardBlock::pack_keys() {
   kernels_.pack_panels(k, 1.0f, memory_.key_panels);
 }
 
-void BackwardBlock::meet_chunk(const Spot& tile, const Panels& panels, Index step) {
+void BackwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step) {
   const Spot spot = panels.within(tile);
   const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim, first = panels.first;
   const kernels::Tile weights{memory_.weights, call_.tile_stride(), spot.rows, spot.keys};

@@ -71,7 +71,7 @@ class BackwardBlock {
  private:
   BackwardBuffers carve(Layout& layout);
   void pack_keys();
-  void meet_chunk(const Spot& tile, const Panels& panels, Index step);
+  void meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step);
   bool pack_chunk(const Spot& spot);
   void multiply_forward(const float* groups, const float* columns, Index depth, const kernels::Tile& tile) const;
   void add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth, bool select) const;

@@ -127,7 +127,7 @@ void merge_hidden(const kernels::Tile& scores, std::uint8_t* visible, bool first
 
 }  // namespace
 
-void finish_scores(const Call& call, const Spot& spot, const Panels& panels, const kernels::Tile& scores,
+void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                    std::uint8_t* scratch, const ModifierInputs* inputs) {
   const TileOrigin origin{spot.b, spot.h, spot.row, call.q_start(spot.b) + spot.row, spot.key};
   const auto& chain = call.options.score.chain();

@@ -84,10 +84,10 @@ struct ModifierInputs {
   std::vector<float*> tiles;  // one per modifier, laid out like the score tile
 };
 
-struct Panels;
+struct PanelCoverage;
 // Raw products become final scores: modifiers, bias, mask (-inf where hidden).
 // `scratch` holds rows x stride bytes.
-void finish_scores(const Call& call, const Spot& spot, const Panels& panels, const kernels::Tile& scores,
+void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                    std::uint8_t* scratch, const ModifierInputs* inputs = nullptr);
 
 // Weights times their dropout factors, if there is dropout.

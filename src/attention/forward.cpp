@@ -63,7 +63,7 @@ class ForwardBlock {
 
   void pack_queries();
   void meet_keys(Index key, Index keys);
-  void meet_chunk(const Spot& tile, const Panels& panels);
+  void meet_chunk(const Spot& tile, const PanelCoverage& panels);
   void add_values(const kernels::Tile& weights, const Spot& tile, Index first, const std::uint8_t* visible);
   void finish(const OutputView& out);
 
@@ -88,12 +88,12 @@ void ForwardBlock::meet_keys(Index key, Index keys) {
   values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, key, keys), 1.0f, memory_.values);
   for (Index chunk = 0; chunk < count_; chunk += call_.tiling.chunk_rows) {
     const Spot tile = spot(chunk, std::min(call_.tiling.chunk_rows, count_ - chunk), key, keys);
-    const Panels panels = seen_panels(call_, tile);
+    const PanelCoverage panels = seen_panels(call_, tile);
     if (panels.keys > 0) meet_chunk(tile, panels);
   }
 }
 
-void ForwardBlock::meet_chunk(const Spot& tile, const Panels& panels) {
+void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
   const Index chunk_row = tile.row - row_, depth = call_.sizes.head_dim;
   const Spot seen = panels.within(tile);
   const kernels::Tile scores{memory_.scores, call_.tile_stride(), seen.rows, seen.keys};

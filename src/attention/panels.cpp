@@ -11,15 +11,15 @@ Spot keys_of(const Spot& tile, Index first, Index keys) {
 
 }  // namespace
 
-Panels one_panel(const Spot& tile, Coverage coverage) {
+PanelCoverage one_panel(const Spot& tile, Coverage coverage) {
   return {std::max<Index>(1, tile.keys), 0, coverage == Coverage::none ? 0 : tile.keys, coverage, {coverage}};
 }
 
-Panels seen_panels(const Call& call, const Spot& tile) {
+PanelCoverage seen_panels(const Call& call, const Spot& tile) {
   const Mask& mask = call.options.mask;
   const Coverage whole = mask.coverage(mask_block(call, tile));
   if (whole != Coverage::some) return one_panel(tile, whole);
-  Panels panels{call.kernels.column_tile, 0, 0, whole, {}};
+  PanelCoverage panels{call.kernels.column_tile, 0, 0, whole, {}};
   Index count = 0;
   for (Index key = 0; key < tile.keys; key += panels.width) {
     const Index keys = std::min(panels.width, tile.keys - key);
@@ -32,7 +32,7 @@ Panels seen_panels(const Call& call, const Spot& tile) {
   return panels;
 }
 
-void hide_pairs(const Call& call, const Spot& spot, const Panels& panels, const kernels::Tile& scores,
+void hide_pairs(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                 std::uint8_t* scratch) {
   if (panels.whole == Coverage::all) return;
   const auto is_whole = [&](Index key) {

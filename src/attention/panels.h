@@ -12,7 +12,7 @@ namespace regard::detail {
 // Keys [first, first + keys) of a tile, in panels of `width`; the last one may
 // be shorter. No panel outside is seen by any row. Leaving hidden panels out
 // changes no bit: they would add zeros.
-struct Panels {
+struct PanelCoverage {
   static constexpr Index most = 24;  // the widest tile in panels of the narrowest vectors
   Index width = 0, first = 0, keys = 0;
   Coverage whole = Coverage::all;      // of all of them
@@ -22,12 +22,12 @@ struct Panels {
 };
 
 // keys = 0 if the mask hides the whole tile.
-Panels seen_panels(const Call& call, const Spot& tile);
+PanelCoverage seen_panels(const Call& call, const Spot& tile);
 // A tile taken as one panel.
-Panels one_panel(const Spot& tile, Coverage coverage);
+PanelCoverage one_panel(const Spot& tile, Coverage coverage);
 
 // Scores of hidden pairs become -inf. `spot` is what panels.within says.
-void hide_pairs(const Call& call, const Spot& spot, const Panels& panels, const kernels::Tile& scores,
+void hide_pairs(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                 std::uint8_t* scratch);
 
 }  // namespace regard::detail

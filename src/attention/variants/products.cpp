@@ -10,7 +10,7 @@ constexpr Index depth_block = 256;
 
 kernels::Product product_of(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b) {
   const kernels::Kernels& kernels = kernels::active();
-  return {a.data,
+  return {a.floats(),
           kernels.row_tile * a.row_stride,
           a.row_stride,
           a.depth_stride,
@@ -56,7 +56,7 @@ void multiply(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b
     for (Index i = 0; i < a.rows; ++i) std::fill_n(c.row(first + i), c.stride(), 0.0f);
   for (Index k = 0; k < b.depth(); k += depth_block) {
     product.depth = std::min(depth_block, b.depth() - k);
-    product.a = a.data + k * a.depth_stride;
+    product.a = a.floats() + k * a.depth_stride;
     product.b = b.data() + k * kernels.column_tile;
     kernels.product(product);
     product.accumulate = true;
@@ -74,7 +74,7 @@ void add_where_nonzero(Scratch& c, Index first, const kernels::Matrix& a, const 
   std::vector<std::uint8_t> nonzero(static_cast<std::size_t>(a.rows * a.depth));
   for (Index i = 0; i < a.rows; ++i)
     for (Index k = 0; k < a.depth; ++k)
-      nonzero[static_cast<std::size_t>(i * a.depth + k)] = a.data[i * a.row_stride + k * a.depth_stride] != 0.0f;
+      nonzero[static_cast<std::size_t>(i * a.depth + k)] = a.floats()[i * a.row_stride + k * a.depth_stride] != 0.0f;
   kernels::Product product = product_of(c, first, a, b);
   product.accumulate = true;
   kernels::active().product_selected(product, {nonzero.data(), a.depth, 1});
