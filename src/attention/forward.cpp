@@ -63,6 +63,7 @@ class ForwardBlock {
 
   void pack_queries();
   void meet_keys(Index key, Index keys);
+  void ask_for_next(const Spot& tile, Index next_key) const;
   void meet_chunk(const Spot& tile, const PanelCoverage& panels);
   void add_values(const kernels::Tile& weights, const Spot& tile, Index first, const std::uint8_t* visible);
   void finish(const OutputView& out);
@@ -81,16 +82,32 @@ void ForwardBlock::pack_queries() {
   start_rows(rows_, at(0), count_);
 }
 
+// Only what some row of the block sees is packed.
 void ForwardBlock::meet_keys(Index key, Index keys) {
-  if (call_.options.mask.coverage(mask_block(call_, spot(0, count_, key, keys))) == Coverage::none) return;
+  const Spot block = seen_panels(call_, spot(0, count_, key, keys)).within(spot(0, count_, key, keys));
+  if (block.keys == 0) return;
   const Index group = call_.kv_head(h_);
-  kernels_.pack_interleaved(rows_of(call_.k, b_, group, key, keys), kernels_.column_tile, call_.scale, memory_.keys);
-  values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, key, keys), 1.0f, memory_.values);
+  kernels_.pack_interleaved(rows_of(call_.k, b_, group, block.key, block.keys), kernels_.column_tile, call_.scale,
+                            memory_.keys);
+  values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, block.key, block.keys), 1.0f, memory_.values);
   for (Index chunk = 0; chunk < count_; chunk += call_.tiling.chunk_rows) {
-    const Spot tile = spot(chunk, std::min(call_.tiling.chunk_rows, count_ - chunk), key, keys);
+    const Spot tile = spot(chunk, std::min(call_.tiling.chunk_rows, count_ - chunk), block.key, block.keys);
+    ask_for_next(tile, key + call_.tiling.key_block);
     const PanelCoverage panels = seen_panels(call_, tile);
     if (panels.keys > 0) meet_chunk(tile, panels);
   }
+}
+
+// Brings nearer what will be read after this tile: the bias of the next chunk,
+// and the chunk's share of the keys and values that are packed next.
+void ForwardBlock::ask_for_next(const Spot& tile, Index next_key) const {
+  const Index chunk = tile.row - row_, left = count_ - chunk - tile.rows;
+  ask_for_bias(call_, {b_, h_, tile.row + tile.rows, std::min(tile.rows, left), tile.key, tile.keys});
+  const Index keys = std::min(call_.tiling.key_block, call_.length(b_) - next_key);
+  const Index begin = std::max<Index>(0, keys) * chunk / count_,
+              end = std::max<Index>(0, keys) * (chunk + tile.rows) / count_;
+  ask_for_rows(rows_of(call_.k, b_, call_.kv_head(h_), next_key + begin, end - begin));
+  ask_for_rows(rows_of(call_.v, b_, call_.kv_head(h_), next_key + begin, end - begin));
 }
 
 void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
