@@ -1,6 +1,7 @@
 """`regard onnx` through the real binary: the ONNX project's cases, then bad input."""
 import json
 import os
+import struct
 import unittest
 
 from regard import DATA, Case, Tensor, filled, read, to_bytes
@@ -12,6 +13,15 @@ def small(**changes):
     return tensors
 
 
+def widened(tensor):
+    """Halves as the numbers they stand for."""
+    if tensor.dtype == "F16":
+        return Tensor("F32", tensor.shape, [struct.unpack("e", struct.pack("H", bits))[0] for bits in tensor.values])
+    if tensor.dtype == "BF16":
+        return Tensor("F32", tensor.shape, [struct.unpack("f", struct.pack("I", bits << 16))[0] for bits in tensor.values])
+    return tensor
+
+
 class Onnx(Case):
     def onnx(self, *arguments, opset=23, operator="Attention"):
         return ["onnx", operator, self.in_path, "-o", self.out_path, "--opset", opset, *arguments]
@@ -21,6 +31,9 @@ class Onnx(Case):
 
     def test_every_rotary_embedding_case_gives_its_exact_result(self):
         self.runs_cases("RotaryEmbedding", "rotary_embedding", 6)
+
+    def test_every_linear_attention_case_gives_its_exact_result(self):
+        self.runs_cases("LinearAttention", "linear_attention", 13)
 
     def runs_cases(self, operator, folder, at_least):
         folder = os.path.join(DATA, "onnx", folder)
@@ -38,8 +51,9 @@ class Onnx(Case):
                 self.assertEqual(set(got), set(names))
                 for name in names:
                     exact = tensors.get("exact." + name)
-                    tolerance = (1e-5, 1e-6) if exact else (0, 0)
-                    self.assert_close(got[name], exact or tensors["out." + name], *tolerance, name)
+                    half = got[name].dtype in ("F16", "BF16")
+                    tolerance = (case["rtol"], case["atol"]) if half else (1e-5, 1e-6) if exact else (0, 0)
+                    self.assert_close(widened(got[name]), exact or tensors["out." + name], *tolerance, name)
 
     def test_every_output_is_written_unless_some_are_picked(self):
         self.write(small())
