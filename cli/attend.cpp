@@ -31,13 +31,30 @@ struct Arguments {
   bool lse = false, weights = false, grad = false, explain = false;
 };
 
-const std::vector<std::string> known_names{"q", "k", "v", "bias", "mask", "sink", "kv_lengths", "dout", "dlse"};
+const std::vector<std::string> known_names{"q",    "k",    "v",          "k_scales", "v_scales", "bias",
+                                           "mask", "sink", "kv_lengths", "dout",     "dlse"};
+
+// q, k, v or dout as the kernels read it: in its storage type.
+struct Operand {
+  AnyTensor numbers;
+  Tensor<float> scales;  // of int8 numbers
+  const Shape& shape() const { return numbers.shape; }
+  InputView view(const std::string& name) const {
+    if (numbers.dtype != DType::i8) return input_view(numbers, name);
+    const auto& s = numbers.shape;
+    return {{reinterpret_cast<const std::int8_t*>(numbers.bytes.data()), {s[0], s[1], s[2], s[3]}}, scales.view<3>()};
+  }
+};
+
+template <class T>
+using Numbers = std::conditional_t<std::is_same_v<T, double>, Tensor<double>, Operand>;
 
 // What the file holds, in the type to compute in; what is absent stays empty,
 // with `has` telling it from a tensor of size 0.
 template <class T>
 struct Inputs {
-  Tensor<T> q, k, v, bias, sink, dout, dlse;
+  Numbers<T> q, k, v, dout;
+  Tensor<T> bias, sink, dlse;
   Tensor<std::uint8_t> mask;
   Tensor<Index> kv_lengths;
   bool has_bias = false, has_mask = false, has_sink = false, has_kv_lengths = false, has_dlse = false;
@@ -63,44 +80,73 @@ void check_rank(const TensorFile& file, const std::string& name, std::size_t ran
                         std::to_string(rank) + (rank == 1 ? " dimension " : " dimensions ") + axes);
 }
 
-// --dtype, or the type of q.
-DType compute_type(const Arguments& arguments, const TensorFile& file) {
-  if (!arguments.dtype.empty()) return arguments.dtype == "f64" ? DType::f64 : DType::f32;
-  const DType found = file.at("q").dtype;
-  if (found != DType::f64 && found != DType::f32)
-    throw ArgumentError(file.path + ": q is " + dtype_name(found) +
-                        ", and attend computes in F64 (reference) and F32 only: give --dtype f32 or --dtype f64 to "
-                        "widen the inputs");
-  return found;
+// The type that --dtype names, if it was given.
+std::optional<DType> wanted_type(const Arguments& arguments) {
+  if (arguments.dtype.empty()) return {};
+  return arguments.dtype == "f64"    ? DType::f64
+         : arguments.dtype == "f32"  ? DType::f32
+         : arguments.dtype == "bf16" ? DType::bf16
+                                     : DType::f16;
 }
 
-// `narrow`: float32 was asked for by name, so float64 numbers may be rounded to it.
+// `narrow`: a type was asked for by name, so float64 numbers may be rounded.
+Tensor<float> float_numbers(const AnyTensor& tensor, const std::string& what, bool narrow) {
+  if (!narrow || tensor.dtype != DType::f64) return to_float(tensor, what);
+  const auto wide = to_double(tensor, what);
+  auto rounded = Tensor<float>::uninitialised(wide.shape());
+  for (Index i = 0; i < wide.count(); ++i) rounded[i] = static_cast<float>(wide[i]);
+  return rounded;
+}
+
 template <class T>
-Tensor<T> numbers(const TensorFile& file, const std::string& name, bool narrow) {
+Tensor<T> numbers(const TensorFile& file, const std::string& name, const Arguments& arguments) {
+  const std::string what = file.path + ": " + name;
+  if constexpr (std::is_same_v<T, double>)
+    return to_double(file.at(name), what);
+  else
+    return float_numbers(file.at(name), what, wanted_type(arguments).has_value());
+}
+
+// int8 needs its scales; every other type stays as it is, or becomes what
+// --dtype names.
+Operand read_operand(const TensorFile& file, const std::string& name, const Arguments& arguments) {
   const AnyTensor& tensor = file.at(name);
   const std::string what = file.path + ": " + name;
-  if constexpr (std::is_same_v<T, double>) {
-    return to_double(tensor, what);
-  } else {
-    if (!narrow || tensor.dtype != DType::f64) return to_float(tensor, what);
-    const auto wide = to_double(tensor, what);
-    auto rounded = Tensor<float>::uninitialised(wide.shape());
-    for (Index i = 0; i < wide.count(); ++i) rounded[i] = static_cast<float>(wide[i]);
-    return rounded;
+  if (tensor.dtype == DType::i8 && (name == "k" || name == "v")) {
+    if (!file.has(name + "_scales"))
+      throw ArgumentError(what + " is I8 and needs " + name + "_scales [batch,kv_heads,kv_len] beside it");
+    check_rank(file, name + "_scales", 3, "[batch,kv_heads,kv_len]");
+    return {tensor, to_float(file.at(name + "_scales"), what + "_scales")};
   }
+  const auto wanted = wanted_type(arguments);
+  if (wanted && *wanted != tensor.dtype) return {any_tensor(float_numbers(tensor, what, true), *wanted), {}};
+  input_view(tensor, what);  // refuses other types
+  return {tensor, {}};
+}
+
+void read_numbers(const TensorFile& file, const std::string& name, const Arguments& arguments, Operand& to) {
+  to = read_operand(file, name, arguments);
+}
+void read_numbers(const TensorFile& file, const std::string& name, const Arguments& arguments, Tensor<double>& to) {
+  to = file.at(name).dtype == DType::i8
+           ? to_double(any_tensor(to_float(read_operand(file, name, arguments).view(name))), file.path + ": " + name)
+           : numbers<double>(file, name, arguments);
 }
 
 template <class T>
 Inputs<T> read_inputs(const TensorFile& file, const Arguments& arguments) {
-  const bool narrow = !arguments.dtype.empty();
   const auto read = [&](const char* name, std::size_t rank, const char* axes) {
     check_rank(file, name, rank, axes);
-    return numbers<T>(file, name, narrow);
+    return numbers<T>(file, name, arguments);
+  };
+  const auto read_into = [&](Numbers<T>& to, const char* name, const char* axes) {
+    check_rank(file, name, 4, axes);
+    read_numbers(file, name, arguments, to);
   };
   Inputs<T> in;
-  in.q = read("q", 4, "[batch,q_heads,q_len,head_dim]");
-  in.k = read("k", 4, "[batch,kv_heads,kv_len,head_dim]");
-  in.v = read("v", 4, "[batch,kv_heads,kv_len,value_dim]");
+  read_into(in.q, "q", "[batch,q_heads,q_len,head_dim]");
+  read_into(in.k, "k", "[batch,kv_heads,kv_len,head_dim]");
+  read_into(in.v, "v", "[batch,kv_heads,kv_len,value_dim]");
   if ((in.has_bias = file.has("bias"))) in.bias = read("bias", 4, "that broadcast to [batch,q_heads,q_len,kv_len]");
   if ((in.has_sink = file.has("sink"))) in.sink = read("sink", 1, "[q_heads]");
   if ((in.has_mask = file.has("mask"))) in.mask = to_boolean(file.at("mask"), file.path + ": mask");
@@ -109,7 +155,7 @@ Inputs<T> read_inputs(const TensorFile& file, const Arguments& arguments) {
     in.kv_lengths = to_int64(file.at("kv_lengths"), file.path + ": kv_lengths");
   }
   if (!arguments.grad) return in;
-  in.dout = read("dout", 4, "[batch,q_heads,q_len,value_dim]");
+  read_into(in.dout, "dout", "[batch,q_heads,q_len,value_dim]");
   if ((in.has_dlse = file.has("dlse"))) in.dlse = read("dlse", 3, "[batch,q_heads,q_len]");
   return in;
 }
@@ -163,31 +209,63 @@ void check_counts(const Arguments& arguments, const Inputs<T>& in) {
   const auto check = [&](bool given, const char* name, Index count, const char* axis, Index wanted) {
     if (given && count != wanted)
       throw ArgumentError(fmt::format("{}: {} has {} entries but {} is {} (q {})", arguments.in, name, count, axis,
-                                      wanted, in.q.text()));
+                                      wanted, shape_text(in.q.shape())));
   };
-  check(in.has_sink, "sink", in.sink.count(), "q_heads", in.q.size(1));
-  check(in.has_kv_lengths, "kv_lengths", in.kv_lengths.count(), "batch", in.q.size(0));
+  check(in.has_sink, "sink", in.sink.count(), "q_heads", in.q.shape()[1]);
+  check(in.has_kv_lengths, "kv_lengths", in.kv_lengths.count(), "batch", in.q.shape()[0]);
 }
 
-BasicAttendResult<float> forward(const Inputs<float>& in, const AttendOptions& options) {
-  return attend(in.q, in.k, in.v, options);
-}
-BasicAttendResult<double> forward(const Inputs<double>& in, const reference::Options& options) {
-  return reference::attend(in.q, in.k, in.v, options);
+AnyTensor any_zeros(DType dtype, const Shape& shape) {
+  AnyTensor zeros{dtype, shape, {}};
+  zeros.bytes.resize(static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype));
+  return zeros;
 }
 
-AttendGradients backward(const Inputs<float>& in, const AttendForward& before, const AttendOptions& options) {
-  return attend_backward(in.dout, in.q, in.k, in.v, before, options,
-                         in.has_dlse ? in.dlse.view<3>() : View<const float, 3>{});
+// The result, and `out` as the file gets it.
+template <class T>
+struct Forward {
+  BasicAttendResult<T> result;
+  AnyTensor out;
+};
+
+Forward<float> forward(const Inputs<float>& in, const AttendOptions& options) {
+  const Shape &q = in.q.shape(), &v = in.v.shape();
+  AnyTensor out = any_zeros(in.q.numbers.dtype, {q[0], q[1], q[2], v[3]});
+  auto result = attend_into(output_view(out, "out"), in.q.view("q"), in.k.view("k"), in.v.view("v"), options);
+  return {std::move(result), std::move(out)};
 }
-reference::Gradients backward(const Inputs<double>& in, const reference::Forward& before,
-                              const reference::Options& options) {
-  return reference::attend_backward(in.dout, in.q, in.k, in.v, before, options,
-                                    in.has_dlse ? in.dlse.view<3>() : View<const double, 3>{});
+Forward<double> forward(const Inputs<double>& in, const reference::Options& options) {
+  auto result = reference::attend(in.q, in.k, in.v, options);
+  AnyTensor out = any_tensor(result.out);
+  return {std::move(result), std::move(out)};
+}
+
+// Gradients have their inputs' types; int8 has none, which the operator says.
+BasicAttendGradients<float> backward(const Inputs<float>& in, const Forward<float>& before,
+                                     const AttendOptions& options, TensorFile& written) {
+  const auto zeros = [&](const char* name, const Operand& like) -> AnyTensor& {
+    const DType dtype = like.numbers.dtype == DType::i8 ? DType::f32 : like.numbers.dtype;
+    return written.tensors[name] = any_zeros(dtype, like.shape());
+  };
+  AnyTensor &dq = zeros("dq", in.q), &dk = zeros("dk", in.k), &dv = zeros("dv", in.v);
+  return attend_backward_into({output_view(dq, "dq"), output_view(dk, "dk"), output_view(dv, "dv")},
+                              in.dout.view("dout"), in.q.view("q"), in.k.view("k"), in.v.view("v"),
+                              {input_view(before.out, "out"), before.result.lse.view<3>()}, options,
+                              in.has_dlse ? in.dlse.view<3>() : View<const float, 3>{});
+}
+reference::Gradients backward(const Inputs<double>& in, const Forward<double>& before,
+                              const reference::Options& options, TensorFile& written) {
+  auto gradients =
+      reference::attend_backward(in.dout, in.q, in.k, in.v, {before.result.out.view<4>(), before.result.lse.view<3>()},
+                                 options, in.has_dlse ? in.dlse.view<3>() : View<const double, 3>{});
+  written.tensors["dq"] = any_tensor(gradients.dq);
+  written.tensors["dk"] = any_tensor(gradients.dk);
+  written.tensors["dv"] = any_tensor(gradients.dv);
+  return gradients;
 }
 
 std::string plan_text(const Inputs<float>& in, const AttendOptions& options) {
-  return explain(plan_attend(in.q, in.k, in.v, options));
+  return explain(plan_attend(in.q.view("q"), in.k.view("k"), in.v.view("v"), options));
 }
 std::string plan_text(const Inputs<double>&, const reference::Options&) {
   return "kernel      the reference: plain loops in double precision, no tiles\n";
@@ -202,15 +280,12 @@ TensorFile compute(const TensorFile& file, const Arguments& arguments) {
   if (arguments.explain) fmt::print("{}", plan_text(in, options));
   TensorFile written;
   if (arguments.out.empty()) return written;
-  const auto result = forward(in, options);
-  written.tensors["out"] = any_tensor(result.out);
-  if (arguments.lse) written.tensors["lse"] = any_tensor(result.lse);
-  if (arguments.weights) written.tensors["weights"] = any_tensor(result.weights);
+  const auto before = forward(in, options);
+  written.tensors["out"] = before.out;
+  if (arguments.lse) written.tensors["lse"] = any_tensor(before.result.lse);
+  if (arguments.weights) written.tensors["weights"] = any_tensor(before.result.weights);
   if (!arguments.grad) return written;
-  const auto gradients = backward(in, {result.out.template view<4>(), result.lse.template view<3>()}, options);
-  written.tensors["dq"] = any_tensor(gradients.dq);
-  written.tensors["dk"] = any_tensor(gradients.dk);
-  written.tensors["dv"] = any_tensor(gradients.dv);
+  const auto gradients = backward(in, before, options, written);
   if (in.has_bias) written.tensors["dbias"] = any_tensor(gradients.dbias);
   if (in.has_sink) written.tensors["dsink"] = any_tensor(gradients.dsink);
   return written;
@@ -225,19 +300,11 @@ void run(const Arguments& arguments) {
   check_names(file);
   if (arguments.grad && !file.has("dout"))
     throw UsageError("--grad needs a tensor dout, the gradient of out, and " + arguments.in + " has none");
-  const TensorFile written =
-      compute_type(arguments, file) == DType::f64 ? compute<double>(file, arguments) : compute<float>(file, arguments);
+  const bool in_double = wanted_type(arguments).value_or(file.at("q").dtype) == DType::f64;
+  const TensorFile written = in_double ? compute<double>(file, arguments) : compute<float>(file, arguments);
   if (!arguments.out.empty()) write_safetensors(arguments.out, written);
   for (const auto& [name, tensor] : written.tensors)
     fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
-}
-
-// CLI11's own list check would call the half types misspelt.
-std::string check_dtype(const std::string& name) {
-  if (name == "f64" || name == "f32") return "";
-  if (name == "bf16" || name == "f16")
-    return name + " is not available in this version: use f32, or f64 (the reference)";
-  return "'" + name + "' is unknown: use f32, or f64 (the reference)";
 }
 
 std::string check_softcap(const std::string& text) {
@@ -253,8 +320,8 @@ void add_attend(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   command
       .add_option("IN", arguments->in,
-                  "safetensors file with q, k, v (4-D) and, where wanted, bias, mask (BOOL, true = may attend), sink, "
-                  "kv_lengths, dout, dlse")
+                  "safetensors file with q, k, v (4-D; k and v may be I8 with k_scales, v_scales) and, where wanted, "
+                  "bias, mask (BOOL, true = may attend), sink, kv_lengths, dout, dlse")
       ->required();
   command.add_option("-o,--out", arguments->out, "safetensors file to write; only --explain does without")
       ->type_name("OUT");
@@ -268,8 +335,10 @@ void add_attend(CLI::App& program) {
   command.add_option("--softcap", arguments->softcap, "Scores become C * tanh(score / C)")
       ->check(check_softcap)
       ->type_name("C");
-  command.add_option("--dtype", arguments->dtype, "f64 (the reference) or f32; default: the dtype of q")
-      ->check(check_dtype)
+  command
+      .add_option("--dtype", arguments->dtype,
+                  "f64 (the reference), f32, bf16 or f16: what q, k, v and dout are rounded to; default: as stored")
+      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}))
       ->type_name("TYPE");
   command.add_flag("--lse", arguments->lse, "Write lse, the log-sum-exp of every row, too");
   command.add_flag("--weights", arguments->weights, "Write weights [batch,q_heads,q_len,kv_len] too");

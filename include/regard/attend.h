@@ -25,6 +25,7 @@
 
 #include "regard/mask.h"
 #include "regard/score.h"
+#include "regard/storage.h"
 #include "regard/tensor.h"
 #include "regard/view.h"
 
@@ -97,62 +98,88 @@ struct BasicAttendOptions {
 };
 using AttendOptions = BasicAttendOptions<float>;
 
+// Statistics of half-precision calls are float.
+template <class T>
+using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 template <class T>
 struct BasicAttendResult {
-  Tensor<T> out;  // [batch, q_heads, q_len, value_dim]
-  Tensor<T> lse;  // the following are empty unless asked for
-  Tensor<T> entropy;
-  Tensor<T> weights;
-  std::vector<Tensor<T>> rectangles;
+  Tensor<T> out;             // [batch, q_heads, q_len, value_dim]
+  Tensor<Statistic<T>> lse;  // the following are empty unless asked for
+  Tensor<Statistic<T>> entropy;
+  Tensor<Statistic<T>> weights;
+  std::vector<Tensor<Statistic<T>>> rectangles;
 };
 using AttendResult = BasicAttendResult<float>;
 
+// out has the type of q; k and v may have types of their own (float, bfloat16,
+// float16, int8 with scales). Sums, maxima and statistics are float whatever the
+// storage; out is rounded once.
+//
 // Throws ArgumentError naming both sides and both shapes when sizes disagree,
 // head_dim is 0, q_heads is not a multiple of kv_heads, a bias or mask does not
-// broadcast, a soft cap does not come first, or score modifiers would see
-// positions of 2^31 and more.
-AttendResult attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
-                    const AttendOptions& options = {});
+// broadcast, a soft cap does not come first, score modifiers would see positions
+// of 2^31 and more, or q is int8.
+AttendResult attend(View<const float, 4> q, const InputView& k, const InputView& v, const AttendOptions& options = {});
+BasicAttendResult<BFloat16> attend(View<const BFloat16, 4> q, const InputView& k, const InputView& v,
+                                   const AttendOptions& options = {});
+BasicAttendResult<Float16> attend(View<const Float16, 4> q, const InputView& k, const InputView& v,
+                                  const AttendOptions& options = {});
 
 // The same, writing `out` into memory of yours (any strides but 0 and
-// overlapping ones, which are refused); the result's own `out` stays empty.
-AttendResult attend_into(View<float, 4> out, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+// overlapping ones, which are refused; the type of q, or float, whose sums are
+// not rounded again); the result's own `out` stays empty.
+AttendResult attend_into(const OutputView& out, const InputView& q, const InputView& k, const InputView& v,
                          const AttendOptions& options = {});
 
 // What a forward pass left behind for its backward pass.
+struct AttendForward {
+  InputView out;             // as attend returned it
+  View<const float, 3> lse;  // as attend returned it with observe.lse
+};
+
+// The same for the reference and for layers that may run on it.
 template <class T>
 struct BasicForward {
-  View<const T, 4> out;  // as attend returned it
-  View<const T, 3> lse;  // as attend returned it with observe.lse
+  View<const T, 4> out;
+  View<const T, 3> lse;
 };
 
 template <class T>
 struct BasicAttendGradients {
-  Tensor<T> dq, dk, dv;  // shapes of q, k, v
-  Tensor<T> dbias;       // shape of the bias, summed over broadcast axes; empty without one
-  Tensor<T> dsink;       // [q_heads]; empty without sinks
+  Tensor<T> dq, dk, dv;        // shapes of q, k, v
+  Tensor<Statistic<T>> dbias;  // shape of the bias, summed over broadcast axes; empty without one
+  Tensor<Statistic<T>> dsink;  // [q_heads]; empty without sinks
   // One per modifier, [parameter_count]; empty for those without parameters.
   std::vector<std::vector<double>> dparameters;
 };
-using AttendForward = BasicForward<float>;
 using AttendGradients = BasicAttendGradients<float>;
 
 // Gradients of sum(dout * out) + sum(dlse * lse), exact for every composition.
 // `options` must be those of the forward call (observe is not read). dlse
-// [batch, q_heads, q_len] may be left out. Throws ArgumentError as attend does,
-// and for a modifier that states no derivative.
-AttendGradients attend_backward(View<const float, 4> dout, View<const float, 4> q, View<const float, 4> k,
-                                View<const float, 4> v, const AttendForward& forward, const AttendOptions& options = {},
+// [batch, q_heads, q_len] may be left out. q, k and v have one type, which the
+// gradients get; sums are float and rounded once. Throws ArgumentError as attend
+// does, for a modifier that states no derivative, and for int8 inputs, which have
+// no gradients.
+AttendGradients attend_backward(const InputView& dout, View<const float, 4> q, const InputView& k, const InputView& v,
+                                const AttendForward& forward, const AttendOptions& options = {},
                                 View<const float, 3> dlse = {});
+BasicAttendGradients<BFloat16> attend_backward(const InputView& dout, View<const BFloat16, 4> q, const InputView& k,
+                                               const InputView& v, const AttendForward& forward,
+                                               const AttendOptions& options = {}, View<const float, 3> dlse = {});
+BasicAttendGradients<Float16> attend_backward(const InputView& dout, View<const Float16, 4> q, const InputView& k,
+                                              const InputView& v, const AttendForward& forward,
+                                              const AttendOptions& options = {}, View<const float, 3> dlse = {});
 
 // Memory of yours for the three large gradients (any strides but 0 and
 // overlapping ones; columns of one tensor are fine, an element that two of them
-// share is refused); the result's dq, dk and dv stay empty.
+// share is refused), each of the type of its input, or float; the result's dq,
+// dk and dv stay empty. q, k and v may differ in type.
 struct GradientViews {
-  View<float, 4> dq, dk, dv;
+  OutputView dq, dk, dv;
 };
-AttendGradients attend_backward_into(const GradientViews& gradients, View<const float, 4> dout, View<const float, 4> q,
-                                     View<const float, 4> k, View<const float, 4> v, const AttendForward& forward,
+AttendGradients attend_backward_into(const GradientViews& gradients, const InputView& dout, const InputView& q,
+                                     const InputView& k, const InputView& v, const AttendForward& forward,
                                      const AttendOptions& options = {}, View<const float, 3> dlse = {});
 
 // The public reference in double precision: plain loops, O(q_len) memory

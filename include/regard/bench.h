@@ -34,6 +34,9 @@ struct BenchCase {
   BenchKind kind = BenchKind::forward;
   BenchVariant variant = BenchVariant::plain;
   Index batch = 1, q_heads = 8, kv_heads = 8, q_len = 0, kv_len = 0, head_dim = 64, value_dim = 64;
+  // What q, k, v and the gradients are stored in; i8 stands for keys and values
+  // only, beside float queries.
+  DType storage = DType::f32;
 };
 
 // Every case, in the order of the report. Names never change their meaning.
@@ -57,25 +60,38 @@ class BenchProblem {
   // Bytes of k, v, q and out that one run has to read or write.
   double bytes() const;
   const AttendOptions& options() const { return options_; }
-  View<const float, 4> q() const { return q_.view<4>(); }
-  View<const float, 4> k() const;
-  View<const float, 4> v() const;
-  View<const float, 4> dout() const { return dout_.view<4>(); }
+  InputView q() const { return q_.view(); }
+  InputView k() const { return k_[turn_].view(); }
+  InputView v() const { return v_[turn_].view(); }
+  InputView dout() const { return dout_.view(); }
 
  private:
   void set_options();
   void count_pairs();
 
+  // A tensor of one of the storage types; the others stay empty.
+  struct Stored {
+    Tensor<float> f32;
+    Tensor<BFloat16> bf16;
+    Tensor<Float16> f16;
+    Quantized i8;
+    InputView view() const;
+    OutputView output();
+  };
+  static Stored stored(const Tensor<float>& numbers, DType storage);
+
   BenchCase case_;
-  Tensor<float> q_, out_, dout_, bias_, dq_, dk_, dv_;
+  DType type_;  // of everything but k and v
+  Tensor<float> bias_;
+  Stored q_, out_, dout_, dq_, dk_, dv_;
   // Decoding reads other copies every run: what stays in a cache is not read
   // from memory.
-  std::vector<Tensor<float>> k_, v_;
+  std::vector<Stored> k_, v_;
   std::size_t turn_ = 0;
   Tensor<std::uint8_t> allowed_;
   std::vector<Index> lengths_;
   AttendOptions options_;
-  AttendResult forward_;
+  Tensor<float> lse_;
   double visible_pairs_ = 0;
 };
 

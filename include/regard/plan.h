@@ -11,6 +11,7 @@ namespace regard {
 struct AttendPlan {
   std::string kernel;              // "AVX2, register tile 6 x 16"
   std::string path;                // "streaming: ...", "short: ..." or "decode: ..."
+  std::string storage;             // "q F32, k BF16, v BF16": what is widened to float on the way
   std::vector<std::string> score;  // names of the score modifiers, in order
   Index query_block = 0;           // rows that share packed keys
   Index chunk_rows = 0;            // rows whose scores are in flight at once
@@ -25,8 +26,7 @@ struct AttendPlan {
 
 // Same checks and errors as attend. Asks the mask about every tile, so the cost
 // grows with q_len x kv_len / 4608, not with head_dim.
-AttendPlan plan_attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
-                       const AttendOptions& options = {});
+AttendPlan plan_attend(const InputView& q, const InputView& k, const InputView& v, const AttendOptions& options = {});
 
 // The plan in words, one fact a line.
 std::string explain(const AttendPlan& plan);

@@ -18,44 +18,29 @@
 
 namespace regard::detail {
 
-Index BackwardBlock::workspace_floats(const Call& call) {
-  const Index rows = call.tiling.chunk_rows, keys = call.tiling.key_block, stride = call.tile_stride();
-  const Index tile = call.kernels.column_tile, depth = call.sizes.head_dim, values = call.sizes.value_dim;
-  const Index wide_depth = kernels::padded(depth, tile), wide_values = kernels::padded(values, tile);
-  const Index row_groups = kernels::padded(rows, call.kernels.row_tile);
-  const Index modifiers = static_cast<Index>(call.options.score.chain().size());
-  Index total = 0;
-  for (Index part : {stride * depth, stride * values, keys * wide_depth, keys * wide_depth, keys * wide_values,
-                     row_groups * depth, row_groups * values, rows * wide_depth, rows * wide_values, rows * wide_depth,
-                     rows * stride, rows * stride, rows * stride, rows * stride})
-    total += Workspace::aligned(part);
-  return total + modifiers * Workspace::aligned(rows * stride);
-}
-
-void BackwardBlock::carve() {
-  Workspace& workspace = Workspace::of_this_thread();
-  workspace.begin(workspace_floats(call_));
+BackwardBuffers BackwardBlock::carve(Layout& layout) {
   const Index rows = call_.tiling.chunk_rows, keys = call_.tiling.key_block, stride = call_.tile_stride();
   const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim;
-  wide_depth_ = kernels::padded(depth, kernels_.column_tile);
-  wide_values_ = kernels::padded(values, kernels_.column_tile);
   const Index row_groups = kernels::padded(rows, kernels_.row_tile);
-  key_columns_ = workspace.floats(stride * depth);
-  value_columns_ = workspace.floats(stride * values);
-  key_panels_ = workspace.floats(keys * wide_depth_);
-  dk_ = workspace.floats(keys * wide_depth_);
-  dv_ = workspace.floats(keys * wide_values_);
-  query_groups_ = workspace.floats(row_groups * depth);
-  dout_groups_ = workspace.floats(row_groups * values);
-  query_panels_ = workspace.floats(rows * wide_depth_);
-  dout_panels_ = workspace.floats(rows * wide_values_);
-  dq_ = workspace.floats(rows * wide_depth_);
-  weights_ = workspace.floats(rows * stride);
-  gradients_ = workspace.floats(rows * stride);
-  keep_ = workspace.floats(rows * stride);
-  scratch_ = workspace.bytes(rows * stride);
+  BackwardBuffers buffers;
+  buffers.key_columns = layout.floats(stride * depth);
+  buffers.value_columns = layout.floats(stride * values);
+  buffers.key_panels = layout.floats(keys * wide_depth_);
+  buffers.dk = layout.floats(keys * wide_depth_);
+  buffers.dv = layout.floats(keys * wide_values_);
+  buffers.query_groups = layout.floats(row_groups * depth);
+  buffers.dout_groups = layout.floats(row_groups * values);
+  buffers.query_panels = layout.floats(rows * wide_depth_);
+  buffers.dout_panels = layout.floats(rows * wide_values_);
+  buffers.dq = layout.floats(rows * wide_depth_);
+  buffers.weights = layout.floats(rows * stride);
+  buffers.gradients = layout.floats(rows * stride);
+  buffers.keep = layout.floats(rows * stride);
+  buffers.scratch = layout.bytes(rows * stride);
+  inputs_.tiles.clear();
   for (std::size_t m = 0; m < call_.options.score.chain().size(); ++m)
-    inputs_.tiles.push_back(workspace.floats(rows * stride));
+    inputs_.tiles.push_back(layout.floats(rows * stride));
+  return buffers;
 }
 
 BackwardBlock::BackwardBlock(const Call& call, BackwardState& state, Index item)
@@ -65,6 +50,8 @@ BackwardBlock::BackwardBlock(const Call& call, BackwardState& state, Index item)
   kv_head_ = pair % call.sizes.kv_heads;
   key_ = block * call.tiling.key_block;
   keys_ = std::min(call.tiling.key_block, call.sizes.kv_len - key_);
+  wide_depth_ = kernels::padded(call.sizes.head_dim, kernels_.column_tile);
+  wide_values_ = kernels::padded(call.sizes.value_dim, kernels_.column_tile);
   visible_keys_ = std::clamp<Index>(call.length(b_) - key_, 0, keys_);
   oldest_open_ = item - block;
   if (state.dbias_shared.given()) {
@@ -81,21 +68,21 @@ BackwardBlock::BackwardBlock(const Call& call, BackwardState& state, Index item)
 BackwardBlock::~BackwardBlock() { state_.turnstile->pass(item_, Turnstile::finished); }
 
 void BackwardBlock::run() {
-  carve();
+  memory_ = Workspace::carved([&](Layout& layout) { return carve(layout); });
   if (visible_keys_ > 0) pack_keys();
-  std::fill_n(dk_, keys_ * wide_depth_, 0.0f);
-  std::fill_n(dv_, keys_ * wide_values_, 0.0f);
+  std::fill_n(memory_.dk, keys_ * wide_depth_, 0.0f);
+  std::fill_n(memory_.dv, keys_ * wide_values_, 0.0f);
   Index step = 0;
   for (Index g = 0; g < call_.sizes.group() && visible_keys_ > 0; ++g)
     for (Index row = 0; row < call_.sizes.q_len; row += call_.tiling.chunk_rows, ++step) {
       const Index h = kv_head_ * call_.sizes.group() + g;
       const Spot spot{b_, h, row, std::min(call_.tiling.chunk_rows, call_.sizes.q_len - row), key_, visible_keys_};
-      const Coverage coverage = call_.options.mask.coverage(mask_block(call_, spot));
-      if (coverage != Coverage::none) meet_chunk(spot, coverage, step);
+      const PanelCoverage panels = seen_panels(call_, spot);
+      if (panels.keys > 0) meet_chunk(spot, panels, step);
       state_.turnstile->pass(item_, step + 1);
     }
-  write(dk_, wide_depth_, state_.dk);
-  write(dv_, wide_values_, state_.dv);
+  write(memory_.dk, wide_depth_, state_.dk);
+  write(memory_.dv, wide_values_, state_.dv);
   // Passing on only after the one before makes the line whole: who comes next
   // need not look further back.
   if (bias_before_ >= 0) state_.turnstile->wait(bias_before_, Turnstile::finished);
@@ -104,40 +91,43 @@ void BackwardBlock::run() {
 void BackwardBlock::pack_keys() {
   const auto k = rows_of(call_.k, b_, kv_head_, key_, visible_keys_);
   const auto v = rows_of(call_.v, b_, kv_head_, key_, visible_keys_);
-  keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, call_.scale, key_columns_);
-  keys_finite_ &= kernels_.pack_interleaved(v, kernels_.column_tile, 1.0f, value_columns_);
-  kernels_.pack_panels(k, 1.0f, key_panels_);
+  keys_finite_ = kernels_.pack_interleaved(k, kernels_.column_tile, call_.scale, memory_.key_columns);
+  keys_finite_ &= kernels_.pack_interleaved(v, kernels_.column_tile, 1.0f, memory_.value_columns);
+  kernels_.pack_panels(k, 1.0f, memory_.key_panels);
 }
 
-void BackwardBlock::meet_chunk(const Spot& spot, Coverage coverage, Index step) {
-  const kernels::Tile weights{weights_, call_.tile_stride(), spot.rows, spot.keys};
-  const kernels::Tile gradients{gradients_, weights.stride, spot.rows, spot.keys};
+void BackwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step) {
+  const Spot spot = panels.within(tile);
+  const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim, first = panels.first;
+  const kernels::Tile weights{memory_.weights, call_.tile_stride(), spot.rows, spot.keys};
+  const kernels::Tile gradients{memory_.gradients, weights.stride, spot.rows, spot.keys};
   const bool finite = pack_chunk(spot) && keys_finite_;
-  multiply_forward(query_groups_, key_columns_, call_.sizes.head_dim, weights);
-  finish_scores(call_, spot, coverage, weights, scratch_, &inputs_);
-  const bool select = !finite && !kernels_.mark_visible(weights, scratch_, weights.stride);
-  multiply_forward(dout_groups_, value_columns_, call_.sizes.value_dim, gradients);
-  const Index first = call_.row_index(b_, spot.h, spot.row);
+  multiply_forward(memory_.query_groups, memory_.key_columns + first * depth, depth, weights);
+  finish_scores(call_, spot, panels, weights, memory_.scratch, &inputs_);
+  const bool select = !finite && !kernels_.mark_visible(weights, memory_.scratch, weights.stride);
+  multiply_forward(memory_.dout_groups, memory_.value_columns + first * values, values, gradients);
+  const Index row = call_.row_index(b_, spot.h, spot.row);
   // The scale comes last: after what bias and modifiers want to know.
   const bool apart = changes_scores(call_);
-  kernels_.softmax_gradient({weights, gradients, state_.lse.data() + first, state_.shared.data() + first,
+  kernels_.softmax_gradient({weights, gradients, state_.lse.data() + row, state_.shared.data() + row,
                              drop(spot, weights.stride), apart ? 1.0f : call_.scale});
-  add_transposed(weights, dout_panels_, dv_, call_.sizes.value_dim, select);
+  add_transposed(weights, memory_.dout_panels, memory_.dv + first * wide_values_, values, select);
   add_bias_gradient(spot, gradients);
   chain_modifiers(spot, gradients);
   if (apart) kernels_.scale(gradients, call_.scale);
-  add_transposed(gradients, query_panels_, dk_, call_.sizes.head_dim, select);
-  add_queries(spot, gradients, select, step);
+  add_transposed(gradients, memory_.query_panels, memory_.dk + first * wide_depth_, depth, select);
+  multiply_keys(gradients, first, select);
+  add_queries(spot, step);
 }
 
 // Both layouts of the chunk's queries and output gradients; true if finite.
 bool BackwardBlock::pack_chunk(const Spot& spot) {
   const auto q = rows_of(call_.q, b_, spot.h, spot.row, spot.rows);
   const auto dout = rows_of(state_.dout, b_, spot.h, spot.row, spot.rows);
-  bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, 1.0f, query_groups_);
-  finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, dout_groups_);
-  kernels_.pack_panels(q, 1.0f, query_panels_);
-  kernels_.pack_panels(dout, 1.0f, dout_panels_);
+  bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, 1.0f, memory_.query_groups);
+  finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, memory_.dout_groups);
+  kernels_.pack_panels(q, 1.0f, memory_.query_panels);
+  kernels_.pack_panels(dout, 1.0f, memory_.dout_panels);
   return finite;
 }
 
@@ -166,43 +156,48 @@ void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* panel
                                  tile.rows,
                                  true};
   if (select)
-    kernels_.product_selected(product, {scratch_, 1, tile.stride});
+    kernels_.product_selected(product, {memory_.scratch, 1, tile.stride});
   else
     kernels_.product(product);
 }
 
-void BackwardBlock::add_queries(const Spot& spot, const kernels::Tile& gradients, bool select, Index step) {
+// What the tile's keys from `first` on give to the chunk's dq.
+void BackwardBlock::multiply_keys(const kernels::Tile& gradients, Index first, bool select) const {
   const kernels::Product product{gradients.data,
                                  kernels_.row_tile * gradients.stride,
                                  gradients.stride,
                                  1,
-                                 key_panels_,
-                                 spot.keys * kernels_.column_tile,
+                                 memory_.key_panels + first * kernels_.column_tile,
+                                 visible_keys_ * kernels_.column_tile,
                                  kernels_.column_tile,
-                                 dq_,
+                                 memory_.dq,
                                  wide_depth_,
-                                 spot.rows,
+                                 gradients.rows,
                                  call_.sizes.head_dim,
-                                 spot.keys,
+                                 gradients.keys,
                                  false};
   if (select)
-    kernels_.product_selected(product, {scratch_, gradients.stride, 1});
+    kernels_.product_selected(product, {memory_.scratch, gradients.stride, 1});
   else
     kernels_.product(product);
+}
+
+void BackwardBlock::add_queries(const Spot& spot, Index step) {
   wait_for_earlier_blocks(step + 1);
-  const View<float, 4>& dq = state_.dq;
+  const View<float, 4>& dq = state_.dq_sums;
   if (dq.stride(3) == 1) {
-    kernels_.add_rows(dq_, wide_depth_, &dq(b_, spot.h, spot.row, 0), dq.stride(2), spot.rows, call_.sizes.head_dim);
+    kernels_.add_rows(memory_.dq, wide_depth_, &dq(b_, spot.h, spot.row, 0), dq.stride(2), spot.rows,
+                      call_.sizes.head_dim);
     return;
   }
   for (Index i = 0; i < spot.rows; ++i)
-    for (Index d = 0; d < call_.sizes.head_dim; ++d) dq(b_, spot.h, spot.row + i, d) += dq_[i * wide_depth_ + d];
+    for (Index d = 0; d < call_.sizes.head_dim; ++d) dq(b_, spot.h, spot.row + i, d) += memory_.dq[i * wide_depth_ + d];
 }
 
 const float* BackwardBlock::drop(const Spot& spot, Index stride) const {
   if (call_.options.dropout.p == 0) return nullptr;
-  kernels_.dropout_factors({keep_, stride, spot.rows, spot.keys}, dropout_spot(call_.options.dropout, spot));
-  return keep_;
+  kernels_.dropout_factors({memory_.keep, stride, spot.rows, spot.keys}, dropout_spot(call_.options.dropout, spot));
+  return memory_.keep;
 }
 
 void BackwardBlock::wait_for_earlier_blocks(Index step) {
@@ -248,9 +243,8 @@ void BackwardBlock::chain_modifiers(const Spot& spot, const kernels::Tile& gradi
   }
 }
 
-void BackwardBlock::write(const float* from, Index stride, const View<float, 4>& to) const {
-  for (Index j = 0; j < keys_; ++j)
-    for (Index d = 0; d < to.size(3); ++d) to(b_, kv_head_, key_ + j, d) = from[j * stride + d];
+void BackwardBlock::write(float* from, Index stride, const OutputView& to) const {
+  store_rows(call_, {from, stride, keys_, to.size(3)}, to, {b_, kv_head_, key_, keys_, 0, 0});
 }
 
 namespace {
@@ -308,9 +302,25 @@ std::vector<std::vector<double>> parameter_gradients(const Call& call, Index ite
   return gradients;
 }
 
-void set_zero(const View<float, 4>& x, Index b, Index h) {
-  for (Index i = 0; i < x.size(2); ++i)
-    for (Index d = 0; d < x.size(3); ++d) x(b, h, i, d) = 0.0f;
+// Sums over key blocks need floats; half-precision gradients get memory for them.
+Tensor<float> prepare_queries(BackwardState& state) {
+  if (state.dq.dtype() == DType::f32) {
+    state.dq_sums = {static_cast<float*>(state.dq.data()), state.dq.sizes(), state.dq.strides()};
+    return {};
+  }
+  auto sums = Tensor<float>::uninitialised(shape_of(state.dq));
+  state.dq_sums = sums;
+  return sums;
+}
+
+void start_queries(const BackwardState& state, Index b, Index h) {
+  store_zeros(state.dq_sums, {b, h, 0, state.dq.size(2), 0, 0});
+}
+
+void finish_queries(const Call& call, const BackwardState& state, Index b, Index h) {
+  if (state.dq.dtype() == DType::f32) return;
+  store_rows(call, {&state.dq_sums(b, h, 0, 0), state.dq_sums.stride(2), state.dq.size(2), state.dq.size(3)}, state.dq,
+             {b, h, 0, state.dq.size(2), 0, 0});
 }
 
 // One item per key head, in runs long enough that handing them out costs
@@ -323,16 +333,19 @@ void run_short(const Call& call, BackwardState& state) {
     for (Index head = begin; head < end; ++head) {
       const Index b = head / sizes.kv_heads, kv_head = head % sizes.kv_heads;
       if (differentiate_short(call, state, b, kv_head)) continue;
-      for (Index g = 0; g < sizes.group(); ++g) set_zero(state.dq, b, kv_head * sizes.group() + g);
+      const Index first = kv_head * sizes.group();
+      for (Index h = first; h < first + sizes.group(); ++h) start_queries(state, b, h);
       BackwardBlock(call, state, head).run();
+      for (Index h = first; h < first + sizes.group(); ++h) finish_queries(call, state, b, h);
     }
   });
 }
 
 void run_streaming(const Call& call, BackwardState& state, Index items) {
-  for (Index b = 0; b < call.sizes.batch; ++b)
-    for (Index h = 0; h < call.sizes.q_heads; ++h) set_zero(state.dq, b, h);
+  const Index q_heads = call.sizes.q_heads, heads = call.sizes.batch * q_heads;
+  parallel_items(heads, [&](Index head, int) { start_queries(state, head / q_heads, head % q_heads); });
   parallel_items(items, [&](Index item, int) { BackwardBlock(call, state, item).run(); });
+  parallel_items(heads, [&](Index head, int) { finish_queries(call, state, head / q_heads, head % q_heads); });
 }
 
 AttendGradients run_backward(Call& call, BackwardState& state, const AttendForward& forward,
@@ -353,6 +366,7 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
   state.key_blocks = (sizes.kv_len + call.tiling.key_block - 1) / call.tiling.key_block;
   const Index items = sizes.batch * sizes.kv_heads * state.key_blocks;
   state.turnstile = std::make_unique<Turnstile>(items);
+  const Tensor<float> query_sums = prepare_queries(state);
   prepare_rows(call, forward, dlse, state);
   prepare_parameters(call, items, state);
   has_short_gradient(call, state) ? run_short(call, state) : run_streaming(call, state, items);
@@ -363,12 +377,32 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
   return result;
 }
 
-Call checked_call(View<const float, 4> dout, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+void check_gradient_types(const InputView& k, const InputView& v) {
+  for (const auto& [name, view] : {std::pair{"k", &k}, std::pair{"v", &v}})
+    if (view->dtype() == DType::i8)
+      throw ArgumentError(std::string("attend_backward: ") + name + " is int8, which has no gradient");
+}
+
+Call checked_call(const InputView& dout, const InputView& q, const InputView& k, const InputView& v,
                   const AttendForward& forward, const AttendOptions& options, View<const float, 3> dlse) {
   Call call = make_call("attend_backward", q, k, v, options);
-  check_backward("attend_backward", call.sizes, dout, forward, dlse);
+  check_gradient_types(k, v);
+  check_backward(
+      "attend_backward", call.sizes,
+      {shape_of(dout), shape_of(forward.out), shape_of(forward.lse), dlse.given() ? shape_of(dlse) : Shape{}});
   check_differentiable("attend_backward", options.score);
   return call;
+}
+
+void check_gradients(const GradientViews& gradients, const Call& call) {
+  const char* name = "attend_backward";
+  check_equal(name, "dq", shape_of(gradients.dq), shape_of(call.q));
+  check_equal(name, "dk", shape_of(gradients.dk), shape_of(call.k));
+  check_equal(name, "dv", shape_of(gradients.dv), shape_of(call.v));
+  check_writable(name, "dq", gradients.dq, call.q.dtype());
+  check_writable(name, "dk", gradients.dk, call.k.dtype());
+  check_writable(name, "dv", gradients.dv, call.v.dtype());
+  check_apart(name, {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}});
 }
 
 }  // namespace
@@ -376,18 +410,11 @@ Call checked_call(View<const float, 4> dout, View<const float, 4> q, View<const 
 
 namespace regard {
 
-AttendGradients attend_backward_into(const GradientViews& gradients, View<const float, 4> dout, View<const float, 4> q,
-                                     View<const float, 4> k, View<const float, 4> v, const AttendForward& forward,
+AttendGradients attend_backward_into(const GradientViews& gradients, const InputView& dout, const InputView& q,
+                                     const InputView& k, const InputView& v, const AttendForward& forward,
                                      const AttendOptions& options, View<const float, 3> dlse) {
   detail::Call call = detail::checked_call(dout, q, k, v, forward, options, dlse);
-  const char* name = "attend_backward";
-  detail::check_equal(name, "dq", detail::shape_of(gradients.dq), detail::shape_of(q));
-  detail::check_equal(name, "dk", detail::shape_of(gradients.dk), detail::shape_of(k));
-  detail::check_equal(name, "dv", detail::shape_of(gradients.dv), detail::shape_of(v));
-  detail::check_writable(name, "dq", gradients.dq);
-  detail::check_writable(name, "dk", gradients.dk);
-  detail::check_writable(name, "dv", gradients.dv);
-  detail::check_apart(name, {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}});
+  detail::check_gradients(gradients, call);
   detail::BackwardState state;
   state.dout = dout;
   state.dq = gradients.dq;
@@ -396,17 +423,40 @@ AttendGradients attend_backward_into(const GradientViews& gradients, View<const 
   return detail::run_backward(call, state, forward, dlse);
 }
 
-AttendGradients attend_backward(View<const float, 4> dout, View<const float, 4> q, View<const float, 4> k,
-                                View<const float, 4> v, const AttendForward& forward, const AttendOptions& options,
-                                View<const float, 3> dlse) {
-  auto dq = Tensor<float>::uninitialised(detail::shape_of(q));
-  auto dk = Tensor<float>::uninitialised(detail::shape_of(k));
-  auto dv = Tensor<float>::uninitialised(detail::shape_of(v));
-  AttendGradients result = attend_backward_into({dq, dk, dv}, dout, q, k, v, forward, options, dlse);
-  result.dq = std::move(dq);
-  result.dk = std::move(dk);
-  result.dv = std::move(dv);
-  return result;
+namespace {
+
+template <class T>
+BasicAttendGradients<T> backward_as(const InputView& dout, const View<const T, 4>& q, const InputView& k,
+                                    const InputView& v, const AttendForward& forward, const AttendOptions& options,
+                                    const View<const float, 3>& dlse) {
+  const InputView queries(q);
+  for (const auto& [name, view] : {std::pair{"k", &k}, std::pair{"v", &v}})
+    if (view->dtype() != queries.dtype() && view->dtype() != DType::i8)
+      throw ArgumentError(std::string("attend_backward: ") + name + " is " + dtype_name(view->dtype()) + " but q is " +
+                          dtype_name(queries.dtype()) + "; attend_backward_into takes gradients of several types");
+  auto dq = Tensor<T>::uninitialised(detail::shape_of(q));
+  auto dk = Tensor<T>::uninitialised(detail::shape_of(k));
+  auto dv = Tensor<T>::uninitialised(detail::shape_of(v));
+  AttendGradients rest = attend_backward_into({dq, dk, dv}, dout, q, k, v, forward, options, dlse);
+  return {std::move(dq),         std::move(dk),         std::move(dv),
+          std::move(rest.dbias), std::move(rest.dsink), std::move(rest.dparameters)};
+}
+
+}  // namespace
+
+AttendGradients attend_backward(const InputView& dout, View<const float, 4> q, const InputView& k, const InputView& v,
+                                const AttendForward& forward, const AttendOptions& options, View<const float, 3> dlse) {
+  return backward_as(dout, q, k, v, forward, options, dlse);
+}
+BasicAttendGradients<BFloat16> attend_backward(const InputView& dout, View<const BFloat16, 4> q, const InputView& k,
+                                               const InputView& v, const AttendForward& forward,
+                                               const AttendOptions& options, View<const float, 3> dlse) {
+  return backward_as(dout, q, k, v, forward, options, dlse);
+}
+BasicAttendGradients<Float16> attend_backward(const InputView& dout, View<const Float16, 4> q, const InputView& k,
+                                              const InputView& v, const AttendForward& forward,
+                                              const AttendOptions& options, View<const float, 3> dlse) {
+  return backward_as(dout, q, k, v, forward, options, dlse);
 }
 
 }  // namespace regard

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "attention/call.h"
+#include "attention/panels.h"
 
 namespace regard::detail {
 
@@ -31,8 +31,10 @@ class Turnstile {
 };
 
 struct BackwardState {
-  View<const float, 4> dout;
-  View<float, 4> dq, dk, dv;
+  InputView dout;
+  OutputView dq, dk, dv;
+  // Where dq collects over key blocks: its own memory when that holds floats.
+  View<float, 4> dq_sums;
   // Where dbias collects: floats where every pair has an entry of its own,
   // doubles where entries are shared and sums are long. At most one is given.
   View<float, 4> dbias_dense;
@@ -50,6 +52,14 @@ struct BackwardState {
   }
 };
 
+struct BackwardBuffers {
+  float *key_columns, *value_columns, *key_panels;
+  float *dk, *dv, *dq;
+  float *query_groups, *dout_groups, *query_panels, *dout_panels;
+  float *weights, *gradients, *keep;
+  std::uint8_t* scratch;
+};
+
 class BackwardBlock {
  public:
   BackwardBlock(const Call& call, BackwardState& state, Index item);
@@ -59,21 +69,21 @@ class BackwardBlock {
   void run();
 
  private:
-  static Index workspace_floats(const Call& call);
-  void carve();
+  BackwardBuffers carve(Layout& layout);
   void pack_keys();
-  void meet_chunk(const Spot& spot, Coverage coverage, Index step);
+  void meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step);
   bool pack_chunk(const Spot& spot);
   void multiply_forward(const float* groups, const float* columns, Index depth, const kernels::Tile& tile) const;
   void add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth, bool select) const;
-  void add_queries(const Spot& spot, const kernels::Tile& gradients, bool select, Index step);
+  void multiply_keys(const kernels::Tile& gradients, Index first, bool select) const;
+  void add_queries(const Spot& spot, Index step);
   const float* drop(const Spot& spot, Index stride) const;
   template <class T>
   void add_tile(const View<T, 4>& dbias, const Spot& spot, const kernels::Tile& gradients) const;
   void add_bias_gradient(const Spot& spot, const kernels::Tile& gradients);
   void chain_modifiers(const Spot& spot, const kernels::Tile& gradients);
   void wait_for_earlier_blocks(Index step);
-  void write(const float* from, Index stride, const View<float, 4>& to) const;
+  void write(float* from, Index stride, const OutputView& to) const;
 
   const Call& call_;
   const kernels::Kernels& kernels_;
@@ -85,11 +95,7 @@ class BackwardBlock {
   Index visible_keys_ = 0;  // keys of the block below the batch entry's length
   Index wide_depth_ = 0, wide_values_ = 0;
   bool keys_finite_ = true;
-  float *key_columns_ = nullptr, *value_columns_ = nullptr, *key_panels_ = nullptr;
-  float *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;
-  float *query_groups_ = nullptr, *dout_groups_ = nullptr, *query_panels_ = nullptr, *dout_panels_ = nullptr;
-  float *weights_ = nullptr, *gradients_ = nullptr, *keep_ = nullptr;
-  std::uint8_t* scratch_ = nullptr;
+  BackwardBuffers memory_ = {};
   ModifierInputs inputs_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention/panels.h"
 #include "regard/cpu.h"
 #include "regard/threads.h"
 
@@ -36,11 +37,57 @@ Tiling backward_tiling(const Sizes& sizes, const kernels::Kernels&) {
   return {keys, 2 * chunk, 2 * chunk};
 }
 
-Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+Call make_call(const char* name, const InputView& q, const InputView& k, const InputView& v,
                const AttendOptions& options) {
   const Sizes sizes = check_shapes(name, q.sizes(), k.sizes(), v.sizes());
+  check_types(name, q);
   check_options(name, sizes, options);
   return {sizes, q, k, v, options, broadcast(options.bias), scale_of(options, sizes), {}, kernels::active()};
+}
+
+kernels::Matrix rows_of(const InputView& x, Index b, Index h, Index row, Index rows) {
+  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
+  const char* first = static_cast<const char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
+  kernels::Matrix matrix{first, rows, x.size(3), x.stride(2), x.stride(3), x.dtype()};
+  if (x.dtype() == DType::i8) {
+    matrix.row_scales = &x.scales()(b, h, row);
+    matrix.scale_stride = x.scales().stride(2);
+  }
+  return matrix;
+}
+
+void* element_of(const OutputView& x, Index b, Index h, Index row) {
+  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
+  return static_cast<char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
+}
+
+void store_rows(const Call& call, const kernels::StridedRows& from, const OutputView& to, const Spot& first) {
+  void* rows = element_of(to, first.b, first.h, first.row);
+  if (to.stride(3) == 1) return call.kernels.narrow_rows(from, {rows, to.stride(2), to.dtype()});
+  for (Index i = 0; i < from.rows; ++i)
+    for (Index d = 0; d < from.cols; ++d) {
+      const float value = from.data[i * from.stride + d];
+      const Index at = i * to.stride(2) + d * to.stride(3);
+      switch (to.dtype()) {
+        case DType::bf16: static_cast<std::uint16_t*>(rows)[at] = bfloat16_from(value); break;
+        case DType::f16: static_cast<std::uint16_t*>(rows)[at] = float16_from(value); break;
+        default: static_cast<float*>(rows)[at] = value;
+      }
+    }
+}
+
+// Zero is zero bits in every type.
+void store_zeros(const OutputView& to, const Spot& rows) {
+  const Index bytes = kernels::stored_bytes(to.dtype());
+  for (Index i = 0; i < rows.rows; ++i) {
+    auto* row = static_cast<char*>(element_of(to, rows.b, rows.h, rows.row + i));
+    for (Index d = 0; d < to.size(3); ++d)
+      std::memset(row + d * to.stride(3) * bytes, 0, static_cast<std::size_t>(bytes));
+  }
+}
+
+void drop_weights(const Call& call, const Spot& spot, const kernels::Tile& weights) {
+  if (call.options.dropout.p > 0) call.kernels.dropout(weights, dropout_spot(call.options.dropout, spot));
 }
 
 void cap_scores(const Call& call, const kernels::Tile& scores) {
@@ -80,7 +127,7 @@ void merge_hidden(const kernels::Tile& scores, std::uint8_t* visible, bool first
 
 }  // namespace
 
-void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const kernels::Tile& scores,
+void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                    std::uint8_t* scratch, const ModifierInputs* inputs) {
   const TileOrigin origin{spot.b, spot.h, spot.row, call.q_start(spot.b) + spot.row, spot.key};
   const auto& chain = call.options.score.chain();
@@ -97,9 +144,7 @@ void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const 
                           call.bias.stride(3));
   // After the bias, whose +inf would turn -inf into NaN.
   if (hidden_by_modifier) call.kernels.hide(scores, scratch, scores.stride);
-  if (coverage == Coverage::all) return;
-  call.options.mask.fill(mask_block(call, spot), scratch, scores.stride);
-  call.kernels.hide(scores, scratch, scores.stride);
+  hide_pairs(call, spot, panels, scores, scratch);
 }
 
 }  // namespace regard::detail

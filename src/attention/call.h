@@ -21,7 +21,7 @@ struct Tiling {
 
 struct Call {
   Sizes sizes;
-  View<const float, 4> q, k, v;
+  InputView q, k, v;
   const AttendOptions& options;
   View<const float, 4> bias;  // broadcast
   float scale;
@@ -41,7 +41,7 @@ inline bool changes_scores(const Call& call) {
   return call.options.bias.given() || !call.options.score.chain().empty();
 }
 
-Call make_call(const char* name, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+Call make_call(const char* name, const InputView& q, const InputView& k, const InputView& v,
                const AttendOptions& options);
 Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
 Tiling backward_tiling(const Sizes& sizes, const kernels::Kernels& kernels);
@@ -69,19 +69,29 @@ inline kernels::Kernels::DropoutSpot dropout_spot(const Dropout& dropout, const 
           static_cast<float>(1.0 / (1.0 - dropout.p))};
 }
 
-inline kernels::Matrix rows_of(const View<const float, 4>& x, Index b, Index h, Index row, Index rows) {
-  return {x.data() + b * x.stride(0) + h * x.stride(1) + row * x.stride(2), rows, x.size(3), x.stride(2), x.stride(3)};
-}
+kernels::Matrix rows_of(const InputView& x, Index b, Index h, Index row, Index rows);
+
+// Rows of a result, wherever and as whatever they are stored.
+void* element_of(const OutputView& x, Index b, Index h, Index row);
+// from [rows, cols] becomes rows [row, row + from.rows) of one head of `to`.
+void store_rows(const Call& call, const kernels::StridedRows& from, const OutputView& to, const Spot& first);
+void store_zeros(const OutputView& to, const Spot& rows);
+// Whether kernels may write or add to rows of x as float vectors.
+inline bool has_float_rows(const OutputView& x) { return x.dtype() == DType::f32 && x.stride(3) == 1; }
 
 // What finish_scores keeps for a backward pass: the score each modifier saw.
 struct ModifierInputs {
   std::vector<float*> tiles;  // one per modifier, laid out like the score tile
 };
 
+struct PanelCoverage;
 // Raw products become final scores: modifiers, bias, mask (-inf where hidden).
-// `hidden_scratch` holds rows x stride bytes.
-void finish_scores(const Call& call, const Spot& spot, Coverage coverage, const kernels::Tile& scores,
+// `scratch` holds rows x stride bytes.
+void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                    std::uint8_t* scratch, const ModifierInputs* inputs = nullptr);
+
+// Weights times their dropout factors, if there is dropout.
+void drop_weights(const Call& call, const Spot& spot, const kernels::Tile& weights);
 
 // Only the leading soft cap, if there is one.
 void cap_scores(const Call& call, const kernels::Tile& scores);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/panels.h"
 #include "attention/rows.h"
 #include "attention/short.h"
 #include "regard/threads.h"
@@ -41,6 +42,21 @@ class Partials {
   AlignedVector<float> memory_;
 };
 
+struct DecodeBuffers {
+  float *queries, *scores, *values;
+  std::uint8_t* scratch;
+};
+
+DecodeBuffers carve(const Call& call, Layout& layout) {
+  const Index rows = rows_of_group(call), tile = rows * decode_block;
+  DecodeBuffers buffers;
+  buffers.queries = layout.floats(rows * call.sizes.head_dim);
+  buffers.scores = layout.floats(tile);
+  buffers.values = layout.floats(call.v.dtype() == DType::f32 ? 0 : decode_block * padded_width(call));
+  buffers.scratch = layout.bytes(tile);
+  return buffers;
+}
+
 // One split of the keys of one key head.
 class DecodeSplit {
  public:
@@ -51,7 +67,6 @@ class DecodeSplit {
 
  private:
   Index rows() const { return rows_of_group(call_); }
-  void carve();
   void gather_queries();
   void meet_keys(Index key, Index keys);
   // Modifiers, bias and mask, head by head; true if anything may be hidden.
@@ -63,27 +78,15 @@ class DecodeSplit {
   Index b_, kv_head_;
   Partial partial_;
   Index width_;
-  float *queries_ = nullptr, *scores_ = nullptr, *keep_ = nullptr;
-  std::uint8_t* scratch_ = nullptr;
+  DecodeBuffers memory_ = {};
 };
-
-void DecodeSplit::carve() {
-  const Index queries = rows() * call_.sizes.head_dim, tile = rows() * decode_block;
-  Workspace& workspace = Workspace::of_this_thread();
-  workspace.begin(decode_workspace(call_));
-  queries_ = workspace.floats(queries);
-  scores_ = workspace.floats(tile);
-  keep_ = workspace.floats(tile);
-  scratch_ = workspace.bytes(tile);
-}
 
 // Scaled, head after head.
 void DecodeSplit::gather_queries() {
-  const Index dim = call_.sizes.head_dim, q_len = call_.sizes.q_len;
-  for (Index row = 0; row < rows(); ++row) {
-    const float* from = &call_.q(b_, kv_head_ * call_.sizes.group() + row / q_len, row % q_len, 0);
-    for (Index d = 0; d < dim; ++d) queries_[row * dim + d] = from[d * call_.q.stride(3)] * call_.scale;
-  }
+  const Index dim = call_.sizes.head_dim, q_len = call_.sizes.q_len, first = kv_head_ * call_.sizes.group();
+  for (Index g = 0; g < call_.sizes.group(); ++g)
+    kernels_.widen_rows(rows_of(call_.q, b_, first + g, 0, q_len), memory_.queries + g * q_len * dim, dim);
+  kernels_.scale({memory_.queries, dim, rows(), dim}, call_.scale);
 }
 
 void DecodeSplit::run(Index begin, Index end) {
@@ -92,28 +95,30 @@ void DecodeSplit::run(Index begin, Index end) {
   std::fill_n(partial_.spread, rows(), 0.0f);
   std::fill_n(partial_.out, rows() * width_, 0.0f);
   if (begin >= end) return;
-  carve();
+  memory_ = Workspace::carved([&](Layout& layout) { return carve(call_, layout); });
   gather_queries();
   for (Index key = begin; key < end; key += decode_block) meet_keys(key, std::min(decode_block, end - key));
 }
 
 void DecodeSplit::meet_keys(Index key, Index keys) {
-  const kernels::Tile scores{scores_, decode_block, rows(), keys};
-  kernels_.dot_rows({queries_, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
+  const kernels::Tile scores{memory_.scores, decode_block, rows(), keys};
+  kernels_.dot_rows({memory_.queries, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
                     rows_of(call_.k, b_, kv_head_, key, keys), scores);
   // Whether pairs must be told apart, because a hidden one meets a value that is
   // not finite.
   const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
   const bool select =
-      finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, scratch_, decode_block);
+      finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, memory_.scratch, decode_block);
   kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
                          partial_.out, width_, call_.sizes.value_dim});
-  if (call_.options.dropout.p > 0) drop(scores, key);
+  drop(scores, key);
   if (call_.sizes.value_dim == 0) return;
   if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
-  kernels_.product_selected({scores.data, kernels_.row_tile * decode_block, decode_block, 1, v.data,
-                             kernels_.column_tile, v.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
-                            {scratch_, decode_block, 1});
+  const auto values = as_floats(call_, v, memory_.values);
+  kernels_.product_selected(
+      {scores.data, kernels_.row_tile * decode_block, decode_block, 1, values.floats(), kernels_.column_tile,
+       values.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
+      {memory_.scratch, decode_block, 1});
 }
 
 bool DecodeSplit::finish(Index key, Index keys) {
@@ -124,7 +129,8 @@ bool DecodeSplit::finish(Index key, Index keys) {
     const Coverage coverage = call_.options.mask.coverage(mask_block(call_, spot));
     hides |= coverage != Coverage::all;
     const Index offset = g * q_len * decode_block;
-    finish_scores(call_, spot, coverage, {scores_ + offset, decode_block, q_len, keys}, scratch_ + offset);
+    finish_scores(call_, spot, one_panel(spot, coverage), {memory_.scores + offset, decode_block, q_len, keys},
+                  memory_.scratch + offset);
   }
   return hides;
 }
@@ -133,10 +139,8 @@ void DecodeSplit::drop(const kernels::Tile& weights, Index key) {
   const Index q_len = call_.sizes.q_len;
   for (Index g = 0; g < call_.sizes.group(); ++g) {
     const Spot spot{b_, kv_head_ * call_.sizes.group() + g, 0, q_len, key, weights.keys};
-    kernels_.dropout_factors({keep_ + g * q_len * decode_block, decode_block, q_len, weights.keys},
-                             dropout_spot(call_.options.dropout, spot));
+    drop_weights(call_, spot, {weights.data + g * q_len * decode_block, decode_block, q_len, weights.keys});
   }
-  kernels_.multiply(weights, keep_);
 }
 
 // into = into + other, both relative to their own maxima.
@@ -160,7 +164,7 @@ void merge(const Partial& into, const Partial& other, Index rows, Index width) {
 }
 
 // What one key head's splits came to, as rows of the result.
-void finish_head(const Call& call, RowStatistics& rows, const Partial& all, Index head, const View<float, 4>& out) {
+void finish_head(const Call& call, RowStatistics& rows, const Partial& all, Index head, const OutputView& out) {
   const Sizes& sizes = call.sizes;
   const Index b = head / sizes.kv_heads, first = head % sizes.kv_heads * sizes.group();
   const Index width = padded_width(call);
@@ -187,13 +191,14 @@ bool is_decoding(const Call& call) {
 Index decode_items(const Call& call) { return call.sizes.batch * call.sizes.kv_heads * splits_of(call); }
 
 Index decode_workspace(const Call& call) {
-  const Index rows = rows_of_group(call);
-  return Workspace::aligned(rows * call.sizes.head_dim) + 3 * Workspace::aligned(rows * decode_block);
+  Layout counting;
+  carve(call, counting);
+  return counting.used();
 }
 
 Index decode_partials(const Call& call) { return decode_items(call) * rows_of_group(call) * (3 + padded_width(call)); }
 
-void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out) {
+void run_decode(const Call& call, RowStatistics& rows, const OutputView& out) {
   const Sizes& sizes = call.sizes;
   const Index splits = splits_of(call), heads = sizes.batch * sizes.kv_heads;
   Partials partials(call);

@@ -23,6 +23,6 @@ Index decode_items(const Call& call);
 Index decode_workspace(const Call& call);
 Index decode_partials(const Call& call);
 
-void run_decode(const Call& call, RowStatistics& rows, const View<float, 4>& out);
+void run_decode(const Call& call, RowStatistics& rows, const OutputView& out);
 
 }  // namespace regard::detail

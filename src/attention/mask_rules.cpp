@@ -1,6 +1,7 @@
 // The rules that regard/mask.h names: bands of positions, ids, boolean tensors.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 
 #include "regard/error.h"
@@ -123,6 +124,35 @@ class DocumentRule final : public MaskRule {
   Ids queries_, keys_;
 };
 
+struct Seen {
+  bool any = false, whole = true;
+};
+
+void look_at(const std::uint8_t* row, Index count, Index step, Seen& seen) {
+  for (Index j = 0; j < count; ++j) {
+    seen.any |= row[j * step] != 0;
+    seen.whole &= row[j * step] != 0;
+  }
+}
+
+// The same for neighbours, eight at a time: the high bit of every byte of
+// `nonzero` says whether that byte is not 0.
+void look_at_bytes(const std::uint8_t* row, Index count, Seen& seen) {
+  constexpr std::uint64_t high = 0x8080808080808080u;
+  std::uint64_t any = 0, all = high;
+  Index j = 0;
+  for (; j + 8 <= count; j += 8) {
+    std::uint64_t bytes;
+    std::memcpy(&bytes, row + j, 8);
+    const std::uint64_t nonzero = ((bytes & ~high) + ~high) | bytes;
+    any |= nonzero;
+    all &= nonzero;
+  }
+  seen.any |= (any & high) != 0;
+  seen.whole &= (all & high) == high;
+  look_at(row + j, count - j, 1, seen);
+}
+
 // A boolean tensor brought to four dimensions; axes of size 1 get stride 0.
 class BooleanRule final : public MaskRule {
  public:
@@ -130,17 +160,13 @@ class BooleanRule final : public MaskRule {
       : allowed_(allowed), shape_(std::move(shape)) {}
 
   Coverage coverage(const MaskBlock& block) const override {
-    bool any = false, whole = true;
+    Seen seen;
     for (Index r = 0; r < block.rows; ++r) {
-      const std::uint8_t* row = start(block, r);
-      const Index step = stride(3);
-      for (Index j = 0; j < block.keys; ++j) {
-        any |= row[j * step] != 0;
-        whole &= row[j * step] != 0;
-      }
-      if (any && !whole) return Coverage::some;
+      stride(3) == 1 ? look_at_bytes(start(block, r), block.keys, seen)
+                     : look_at(start(block, r), block.keys, stride(3), seen);
+      if (seen.any && !seen.whole) return Coverage::some;
     }
-    return any ? Coverage::all : Coverage::none;
+    return seen.any ? Coverage::all : Coverage::none;
   }
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index visible_stride) const override {
     for (Index r = 0; r < block.rows; ++r) {

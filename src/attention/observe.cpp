@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attention/call.h"
+#include "attention/panels.h"
 #include "regard/threads.h"
 
 namespace regard::detail {
@@ -22,7 +23,7 @@ void score_tile(const Call& call, const RowStatistics& rows, const Spot& spot, S
   if (stage == Stage::scaled) return;
   if (stage == Stage::capped) return cap_scores(call, scores);
   const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));
-  finish_scores(call, spot, coverage, scores, scratch);
+  finish_scores(call, spot, one_panel(spot, coverage), scores, scratch);
   const Index first = call.row_index(spot.b, spot.h, spot.row);
   if (stage == Stage::weights) table.weights(scores, rows.max.data() + first, rows.sum.data() + first);
 }

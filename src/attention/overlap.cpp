@@ -9,40 +9,52 @@
 namespace regard::detail {
 namespace {
 
-// One axis: `stride` times any of 0 ... last.
+// One axis: `stride` bytes times any of 0 ... last.
 struct Term {
   Index stride, last;
 };
 
-// The first and the last element's place, counted from `data`.
+Index bytes_of(const OutputView& x) { return static_cast<Index>(dtype_size(x.dtype())); }
+
+const char* start_of(const OutputView& x) { return static_cast<const char*>(x.data()); }
+
+// The first bytes of the first and the last element.
 struct Span {
-  Index first = 0, last = 0;
+  const char *first, *last;
 };
 
-Span span_of(const View<float, 4>& x) {
-  Span span;
+Span span_of(const OutputView& x) {
+  Span span{start_of(x), start_of(x)};
   for (int axis = 0; axis < 4; ++axis) {
-    const Index reach = x.stride(axis) * (x.size(axis) - 1);
+    const Index reach = x.stride(axis) * (x.size(axis) - 1) * bytes_of(x);
     (reach < 0 ? span.first : span.last) += reach;
   }
   return span;
 }
 
-// Axes of both views, largest stride first. Axes of one stride become one: the
-// sums they reach are the same.
-std::vector<Term> terms_of(const View<float, 4>& a, const View<float, 4>& b) {
+// Axes of one stride become one: the sums they reach are the same.
+void add_term(std::vector<Term>& terms, const Term& term) {
+  if (term.last == 0) return;
+  const auto same = std::find_if(terms.begin(), terms.end(), [&](const Term& t) { return t.stride == term.stride; });
+  if (same == terms.end())
+    terms.push_back(term);
+  else
+    same->last += term.last;
+}
+
+// Elements that can only be the same or apart, never overlap in part.
+bool in_step(const OutputView& a, const OutputView& b) {
+  return bytes_of(a) == bytes_of(b) && (start_of(a) - start_of(b)) % bytes_of(a) == 0;
+}
+
+// Axes of both views, largest stride first; where elements may overlap in part,
+// their bytes are one axis more.
+std::vector<Term> terms_of(const OutputView& a, const OutputView& b) {
   std::vector<Term> terms;
-  for (const View<float, 4>* x : {&a, &b})
-    for (int axis = 0; axis < 4; ++axis) {
-      const Term term{std::abs(x->stride(axis)), x->size(axis) - 1};
-      if (term.last == 0) continue;
-      const auto same =
-          std::find_if(terms.begin(), terms.end(), [&](const Term& t) { return t.stride == term.stride; });
-      if (same == terms.end())
-        terms.push_back(term);
-      else
-        same->last += term.last;
-    }
+  for (const OutputView* x : {&a, &b}) {
+    for (int axis = 0; axis < 4; ++axis) add_term(terms, {std::abs(x->stride(axis)) * bytes_of(*x), x->size(axis) - 1});
+    if (!in_step(a, b)) add_term(terms, {1, bytes_of(*x) - 1});
+  }
   std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) { return x.stride > y.stride; });
   return terms;
 }
@@ -83,13 +95,14 @@ class Search {
 // Counting a's steps up from its first element and b's down from its last one
 // turns this into: do steps of both, all upwards, add up to the distance between
 // the two?
-bool share_memory(const View<float, 4>& a, const View<float, 4>& b) {
-  if (a.empty() || b.empty()) return false;
-  const Span spans[] = {span_of(a), span_of(b)};
-  const auto is_before = std::less_equal<const float*>();
-  const float *a_first = a.data() + spans[0].first, *b_last = b.data() + spans[1].last;
-  if (!is_before(a_first, b_last) || !is_before(b.data() + spans[1].first, a.data() + spans[0].last)) return false;
-  return Search(terms_of(a, b)).reaches(b_last - a_first);
+bool share_memory(const OutputView& a, const OutputView& b) {
+  if (a.count() == 0 || b.count() == 0) return false;
+  const Span of_a = span_of(a), of_b = span_of(b);
+  const auto is_before = std::less_equal<const char*>();
+  const Index rest_of_a = bytes_of(a) - 1, rest_of_b = bytes_of(b) - 1;
+  if (!is_before(of_a.first, of_b.last + rest_of_b) || !is_before(of_b.first, of_a.last + rest_of_a)) return false;
+  const Index distance = of_b.last - of_a.first + (in_step(a, b) ? 0 : rest_of_b);
+  return Search(terms_of(a, b)).reaches(distance);
 }
 
 }  // namespace regard::detail

@@ -1,13 +1,13 @@
 // Whether two strided windows have an element in common.
 #pragma once
 
-#include "regard/view.h"
+#include "regard/storage.h"
 
 namespace regard::detail {
 
 // Exact for every layout in use: columns of one packed tensor lie apart although
 // their addresses interleave. Strides so irregular that the question takes too
 // long count as sharing. Neither view may overlap itself.
-bool share_memory(const View<float, 4>& a, const View<float, 4>& b);
+bool share_memory(const OutputView& a, const OutputView& b);
 
 }  // namespace regard::detail

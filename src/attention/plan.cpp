@@ -59,12 +59,13 @@ void plan_streaming(Call& call, AttendPlan& plan) {
 }  // namespace
 }  // namespace detail
 
-AttendPlan plan_attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
-                       const AttendOptions& options) {
+AttendPlan plan_attend(const InputView& q, const InputView& k, const InputView& v, const AttendOptions& options) {
   detail::Call call = detail::make_call("plan_attend", q, k, v, options);
   AttendPlan plan;
   plan.kernel = std::string(call.kernels.name) + ", register tile " + std::to_string(call.kernels.row_tile) + " x " +
                 std::to_string(call.kernels.column_tile);
+  plan.storage =
+      std::string("q ") + dtype_name(q.dtype()) + ", k " + dtype_name(k.dtype()) + ", v " + dtype_name(v.dtype());
   for (const auto& modifier : options.score.chain()) plan.score.push_back(modifier->name());
   if (detail::is_decoding(call))
     detail::plan_decode(call, plan);
@@ -81,11 +82,11 @@ std::string explain(const AttendPlan& plan) {
   std::string modifiers;
   for (const std::string& name : plan.score) modifiers += (modifiers.empty() ? "" : " + ") + name;
   const auto number = [](Index value) { return std::to_string(value); };
-  return "kernel      " + plan.kernel + "\n" + "path        " + plan.path + "\n" + "modifiers   " +
-         (modifiers.empty() ? "none" : modifiers + " (run in this kernel)") + "\n" + "tiles       " +
-         number(plan.chunk_rows) + " queries x " + number(plan.key_block) + " keys; " + number(plan.query_block) +
-         " queries share packed keys\n" + "work        " + number(plan.work_items) + " items on " +
-         number(plan.threads) + " thread(s)\n" + "coverage    " + number(plan.tiles) +
+  return "kernel      " + plan.kernel + "\n" + "path        " + plan.path + "\n" + "storage     " + plan.storage +
+         "\n" + "modifiers   " + (modifiers.empty() ? "none" : modifiers + " (run in this kernel)") + "\n" +
+         "tiles       " + number(plan.chunk_rows) + " queries x " + number(plan.key_block) + " keys; " +
+         number(plan.query_block) + " queries share packed keys\n" + "work        " + number(plan.work_items) +
+         " items on " + number(plan.threads) + " thread(s)\n" + "coverage    " + number(plan.tiles) +
          " tiles: " + number(plan.skipped_tiles) + " skipped, " + number(plan.masked_tiles) + " masked pair by pair, " +
          number(plan.tiles - plan.skipped_tiles - plan.masked_tiles) + " whole\n" + "workspace   " +
          number(plan.workspace_bytes) + " bytes\n";

@@ -132,7 +132,23 @@ void check_equal(const char* call, const char* name, const Shape& got, const Sha
     refuse(call, std::string(name) + " has shape " + shape_text(got) + " but needs " + shape_text(wanted));
 }
 
-void check_writable(const char* call, const char* name, const View<float, 4>& out) {
+void check_types(const char* call, const InputView& q) {
+  if (q.dtype() == DType::i8) refuse(call, "q is int8; only k and v may be");
+}
+
+void check_backward(const char* call, const Sizes& sizes, const BackwardShapes& given) {
+  const Shape out{sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim};
+  const Shape rows{sizes.batch, sizes.q_heads, sizes.q_len};
+  check_equal(call, "dout", given.dout, out);
+  check_equal(call, "forward.out", given.out, out);
+  check_equal(call, "forward.lse", given.lse, rows);
+  if (!given.dlse.empty()) check_equal(call, "dlse", given.dlse, rows);
+}
+
+void check_writable(const char* call, const char* name, const OutputView& out, DType dtype) {
+  if (out.dtype() != dtype && out.dtype() != DType::f32)
+    refuse(call, std::string(name) + " is " + dtype_name(out.dtype()) + " but must be " + dtype_name(dtype) +
+                     (dtype == DType::f32 ? "" : " or F32"));
   // Sorted by stride, every axis must step over all that the smaller ones span.
   std::vector<std::pair<Index, Index>> axes;
   for (int axis = 0; axis < 4; ++axis) {

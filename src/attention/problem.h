@@ -19,6 +19,8 @@ using Sizes4 = std::array<Index, 4>;
 
 // Throws ArgumentError beginning with `call`.
 Sizes check_shapes(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v);
+// int8 is for keys and values.
+void check_types(const char* call, const InputView& q);
 
 // The part of the options that does not depend on the number type.
 struct OptionFacts {
@@ -38,12 +40,13 @@ void check_differentiable(const char* call, const ScoreModifiers& score);
 // A tensor that must have exactly these sizes.
 void check_equal(const char* call, const char* name, const Shape& got, const Shape& wanted);
 
-// Refuses outputs whose elements share memory (stride 0, overlapping rows).
-void check_writable(const char* call, const char* name, const View<float, 4>& out);
+// Refuses outputs whose elements share memory (stride 0, overlapping rows), and
+// types other than `dtype` and float.
+void check_writable(const char* call, const char* name, const OutputView& out, DType dtype);
 
 struct NamedOutput {
   const char* name;
-  const View<float, 4>& view;
+  const OutputView& view;
 };
 // Refuses outputs of which two have an element in common. Each must be writable.
 void check_apart(const char* call, std::initializer_list<NamedOutput> outputs);
@@ -56,21 +59,17 @@ void check_options(const char* call, const Sizes& sizes, const BasicAttendOption
                options.scale ? static_cast<double>(*options.scale) : 1.0, options.dropout.p});
 }
 
-template <class T, int Rank>
-Shape shape_of(const View<T, Rank>& view) {
+template <class V>
+Shape shape_of(const V& view) {
   return Shape(view.sizes().begin(), view.sizes().end());
 }
 
-template <class T>
-void check_backward(const char* call, const Sizes& sizes, const View<const T, 4>& dout, const BasicForward<T>& forward,
-                    const View<const T, 3>& dlse) {
-  const Shape out{sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim};
-  const Shape rows{sizes.batch, sizes.q_heads, sizes.q_len};
-  check_equal(call, "dout", shape_of(dout), out);
-  check_equal(call, "forward.out", shape_of(forward.out), out);
-  check_equal(call, "forward.lse", shape_of(forward.lse), rows);
-  if (dlse.given()) check_equal(call, "dlse", shape_of(dlse), rows);
-}
+// What a backward call gets from outside.
+struct BackwardShapes {
+  Shape dout, out, lse;
+  Shape dlse;  // empty without one
+};
+void check_backward(const char* call, const Sizes& sizes, const BackwardShapes& given);
 
 template <class T>
 T scale_of(const BasicAttendOptions<T>& options, const Sizes& sizes) {

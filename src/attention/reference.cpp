@@ -225,7 +225,9 @@ BasicAttendGradients<T> plain_attend_backward(const View<const T, 4>& dout, cons
   const char* name = "reference::attend_backward";
   const Sizes sizes = check_shapes(name, q.sizes(), k.sizes(), v.sizes());
   check_options(name, sizes, options);
-  check_backward(name, sizes, dout, forward, dlse);
+  check_backward(
+      name, sizes,
+      {shape_of(dout), shape_of(forward.out), shape_of(forward.lse), dlse.given() ? shape_of(dlse) : Shape{}});
   check_differentiable(name, options.score);
   const PlainCall<T> call{sizes, q, k, options, scale_of(options, sizes)};
   auto gradients = zero_gradients(sizes, options);

@@ -108,7 +108,7 @@ void check(const char* call, const View<T, 4>& out, const View<const T, 4>& x, c
                           {view.stride(0) * Index{sizeof(T) / 4}, view.stride(1) * Index{sizeof(T) / 4},
                            view.stride(2) * Index{sizeof(T) / 4}, view.stride(3) * Index{sizeof(T) / 4}});
   };
-  detail::check_writable(call, "out", places(out));
+  detail::check_writable(call, "out", places(out), DType::f32);
   if (out.data() != x.data() || out.strides() != x.strides())
     detail::check_apart(call, {{"out", places(out)}, {"x", places(x)}});
 }

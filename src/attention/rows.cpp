@@ -51,7 +51,7 @@ float finish_row(const Call& call, RowStatistics& rows, Index row, Index head) {
 }
 
 void write_rows(const Call& call, RowStatistics& rows, const Spot& spot, const kernels::StridedRows& values,
-                const View<float, 4>& out) {
+                const OutputView& out) {
   constexpr Index at_once = 64;
   std::array<float, at_once> factors;
   for (Index begin = 0; begin < spot.rows; begin += at_once) {
@@ -59,14 +59,12 @@ void write_rows(const Call& call, RowStatistics& rows, const Spot& spot, const k
     for (Index i = 0; i < count; ++i) factors[static_cast<std::size_t>(i)] = finish_row(call, rows, first + i, spot.h);
     if (values.cols == 0) continue;
     float* from = values.data + begin * values.stride;
-    float* to = &out(spot.b, spot.h, spot.row + begin, 0);
-    if (out.stride(3) == 1) {
-      call.kernels.scale_rows(from, values.stride, {to, out.stride(2), count, values.cols}, factors.data());
-      continue;
-    }
-    call.kernels.scale_rows(from, values.stride, {from, values.stride, count, values.cols}, factors.data());
-    for (Index i = 0; i < count; ++i)
-      for (Index d = 0; d < values.cols; ++d) to[i * out.stride(2) + d * out.stride(3)] = from[i * values.stride + d];
+    const Spot first_row{spot.b, spot.h, spot.row + begin, count, 0, 0};
+    kernels::StridedRows to{from, values.stride, count, values.cols};
+    if (has_float_rows(out))
+      to = {static_cast<float*>(element_of(out, spot.b, spot.h, spot.row + begin)), out.stride(2), count, values.cols};
+    call.kernels.scale_rows(from, values.stride, to, factors.data());
+    if (!has_float_rows(out)) store_rows(call, to, out, first_row);
   }
 }
 

@@ -15,7 +15,7 @@ float finish_row(const Call& call, RowStatistics& rows, Index row, Index head);
 // Finishes the rows of a spot: out = values * factor, row by row. values
 // [rows, stride] may be the output's own memory.
 void write_rows(const Call& call, RowStatistics& rows, const Spot& spot, const kernels::StridedRows& values,
-                const View<float, 4>& out);
+                const OutputView& out);
 
 // Log-sum-exp of a finished row, sink included.
 float log_sum_exp(const RowStatistics& rows, Index row);

@@ -26,8 +26,13 @@ struct RowsAsColumns {
 };
 RowsAsColumns as_columns(const Call& call, const kernels::Matrix& rows, float* memory);
 
+// Rows as the left side of a product: where they lie, or widened to float into
+// `memory`, which needs widened_floats of the tensor.
+Index widened_floats(const InputView& x);
+kernels::Matrix as_floats(const Call& call, const kernels::Matrix& rows, float* memory);
+
 // A product may write into a caller's rows of `width` only in whole vectors.
-bool writes_in_place(const Call& call, const View<float, 4>& out);
+bool writes_in_place(const Call& call, const OutputView& out);
 
 // Sizes and strides that the short path takes.
 bool is_short(const Call& call);
@@ -40,7 +45,7 @@ Index short_workspace(const Call& call);
 
 // One head's output. Returns false, with nothing written, when pairs are hidden
 // and values are not finite: the streaming pass selects pair by pair.
-bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const View<float, 4>& out);
+bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const OutputView& out);
 
 // Gradients of one key head and its group of query heads; false as above.
 bool differentiate_short(const Call& call, const BackwardState& state, Index b, Index kv_head);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "attention/panels.h"
 #include "attention/short.h"
 
 namespace regard::detail {
@@ -11,11 +12,41 @@ struct Target {
   bool in_place;
 };
 
+struct Buffers {
+  float *queries, *dout, *columns, *weights, *gradients, *keep, *panels, *dq, *dk, *dv;
+  std::uint8_t* scratch;
+};
+
+Buffers carve(const Call& call, const BackwardState& state, Layout& layout) {
+  const Sizes& sizes = call.sizes;
+  const Index stride = kernels::padded(sizes.kv_len, call.kernels.lanes), tile = sizes.q_len * stride;
+  const Index widest = kernels::padded(std::max(sizes.head_dim, sizes.value_dim), call.kernels.column_tile);
+  Buffers buffers;
+  buffers.queries = layout.floats(widened_floats(call.q));
+  buffers.dout = layout.floats(widened_floats(state.dout));
+  buffers.columns = layout.floats(stride * widest);
+  buffers.weights = layout.floats(tile);
+  buffers.gradients = layout.floats(tile);
+  buffers.keep = layout.floats(tile);
+  buffers.panels = layout.floats(std::max(sizes.q_len, sizes.kv_len) * widest);
+  buffers.dq = layout.floats(sizes.q_len * widest);
+  buffers.dk = layout.floats(sizes.kv_len * widest);
+  buffers.dv = layout.floats(sizes.kv_len * widest);
+  buffers.scratch = layout.bytes(tile);
+  return buffers;
+}
+
 // One key head with its group of query heads.
 class ShortGradient {
  public:
   ShortGradient(const Call& call, const BackwardState& state, Index b, Index kv_head)
-      : call_(call), kernels_(call.kernels), state_(state), b_(b), kv_head_(kv_head), keys_(call.length(b)) {}
+      : call_(call),
+        kernels_(call.kernels),
+        state_(state),
+        b_(b),
+        kv_head_(kv_head),
+        keys_(call.length(b)),
+        stride_(kernels::padded(call.sizes.kv_len, call.kernels.lanes)) {}
 
   bool run();
 
@@ -24,21 +55,18 @@ class ShortGradient {
   kernels::Matrix keys() const { return rows_of(call_.k, b_, kv_head_, 0, keys_); }
   kernels::Matrix values() const { return rows_of(call_.v, b_, kv_head_, 0, keys_); }
   bool selects() const;
-  void carve();
   void meet_head(Index h, bool first);
   const float* drop(const Spot& spot) const;
-  Target target(const View<float, 4>& to, Index head, Index rows, float* scratch) const;
-  void finish(const Target& target, const View<float, 4>& to, Index head) const;
+  Target target(const OutputView& to, Index head, Index rows, float* scratch) const;
+  void finish(const Target& target, const OutputView& to, Index head) const;
   void add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to, bool first) const;
   void multiply_keys(const kernels::Tile& gradients, Index h) const;
 
   const Call& call_;
   const kernels::Kernels& kernels_;
   const BackwardState& state_;
-  Index b_, kv_head_, keys_, stride_ = 0;
-  float *columns_ = nullptr, *weights_ = nullptr, *gradients_ = nullptr, *keep_ = nullptr;
-  float *panels_ = nullptr, *dq_ = nullptr, *dk_ = nullptr, *dv_ = nullptr;
-  std::uint8_t* scratch_ = nullptr;
+  Index b_, kv_head_, keys_, stride_;
+  Buffers memory_ = {};
 };
 
 // Whether hidden pairs might meet numbers that are not finite.
@@ -55,84 +83,64 @@ bool ShortGradient::selects() const {
   return !finite;
 }
 
-void ShortGradient::carve() {
-  const Sizes& sizes = call_.sizes;
-  stride_ = kernels::padded(sizes.kv_len, kernels_.lanes);
-  const Index widest = kernels::padded(std::max(sizes.head_dim, sizes.value_dim), kernels_.column_tile);
-  const Index tile = sizes.q_len * stride_, longest = std::max(sizes.q_len, sizes.kv_len);
-  Workspace& workspace = Workspace::of_this_thread();
-  Index total = 0;
-  for (Index part : {stride_ * widest, tile, tile, tile, tile, longest * widest, sizes.q_len * widest,
-                     sizes.kv_len * widest, sizes.kv_len * widest})
-    total += Workspace::aligned(part);
-  workspace.begin(total);
-  columns_ = workspace.floats(stride_ * widest);
-  weights_ = workspace.floats(tile);
-  gradients_ = workspace.floats(tile);
-  keep_ = workspace.floats(tile);
-  scratch_ = workspace.bytes(tile);
-  panels_ = workspace.floats(longest * widest);
-  dq_ = workspace.floats(sizes.q_len * widest);
-  dk_ = workspace.floats(sizes.kv_len * widest);
-  dv_ = workspace.floats(sizes.kv_len * widest);
-}
-
 bool ShortGradient::run() {
   if (keys_ == 0 || selects()) return false;
-  carve();
+  memory_ = Workspace::carved([&](Layout& layout) { return carve(call_, state_, layout); });
   const Index group = call_.sizes.group();
   for (Index g = 0; g < group; ++g) meet_head(kv_head_ * group + g, g == 0);
-  finish(target(state_.dk, kv_head_, keys_, dk_), state_.dk, kv_head_);
-  finish(target(state_.dv, kv_head_, keys_, dv_), state_.dv, kv_head_);
+  finish(target(state_.dk, kv_head_, keys_, memory_.dk), state_.dk, kv_head_);
+  finish(target(state_.dv, kv_head_, keys_, memory_.dv), state_.dv, kv_head_);
   return true;
 }
 
 void ShortGradient::meet_head(Index h, bool first) {
   const Spot at = spot(h);
-  const kernels::Tile weights{weights_, stride_, at.rows, keys_}, gradients{gradients_, stride_, at.rows, keys_};
-  const auto q = rows_of(call_.q, b_, h, 0, at.rows), dout = rows_of(state_.dout, b_, h, 0, at.rows);
-  multiply_short(call_, q, keys(), {columns_, call_.scale}, weights);
-  finish_scores(call_, at, call_.options.mask.coverage(mask_block(call_, at)), weights, scratch_);
-  multiply_short(call_, dout, values(), {columns_, 1.0f}, gradients);
+  const kernels::Tile weights{memory_.weights, stride_, at.rows, keys_},
+      gradients{memory_.gradients, stride_, at.rows, keys_};
+  const auto q = as_floats(call_, rows_of(call_.q, b_, h, 0, at.rows), memory_.queries);
+  const auto dout = as_floats(call_, rows_of(state_.dout, b_, h, 0, at.rows), memory_.dout);
+  multiply_short(call_, q, keys(), {memory_.columns, call_.scale}, weights);
+  finish_scores(call_, at, one_panel(at, call_.options.mask.coverage(mask_block(call_, at))), weights, memory_.scratch);
+  multiply_short(call_, dout, values(), {memory_.columns, 1.0f}, gradients);
   const Index row = call_.row_index(b_, h, 0);
   kernels_.softmax_gradient(
       {weights, gradients, state_.lse.data() + row, state_.shared.data() + row, drop(at), call_.scale});
-  add_transposed(weights, dout, target(state_.dv, kv_head_, keys_, dv_), first);
-  add_transposed(gradients, q, target(state_.dk, kv_head_, keys_, dk_), first);
+  add_transposed(weights, dout, target(state_.dv, kv_head_, keys_, memory_.dv), first);
+  add_transposed(gradients, q, target(state_.dk, kv_head_, keys_, memory_.dk), first);
   multiply_keys(gradients, h);
 }
 
 const float* ShortGradient::drop(const Spot& at) const {
   if (call_.options.dropout.p == 0) return nullptr;
-  kernels_.dropout_factors({keep_, stride_, at.rows, at.keys}, dropout_spot(call_.options.dropout, at));
-  return keep_;
+  kernels_.dropout_factors({memory_.keep, stride_, at.rows, at.keys}, dropout_spot(call_.options.dropout, at));
+  return memory_.keep;
 }
 
-Target ShortGradient::target(const View<float, 4>& to, Index head, Index rows, float* scratch) const {
-  if (writes_in_place(call_, to)) return {{&to(b_, head, 0, 0), to.stride(2), rows, to.size(3)}, true};
+Target ShortGradient::target(const OutputView& to, Index head, Index rows, float* scratch) const {
+  if (writes_in_place(call_, to))
+    return {{static_cast<float*>(element_of(to, b_, head, 0)), to.stride(2), rows, to.size(3)}, true};
   return {{scratch, kernels::padded(to.size(3), kernels_.column_tile), rows, to.size(3)}, false};
 }
 
 // Copies what was not written in place, and gives padding its zeros.
-void ShortGradient::finish(const Target& from, const View<float, 4>& to, Index head) const {
-  for (Index i = 0; i < from.rows.rows && !from.in_place; ++i)
-    for (Index d = 0; d < to.size(3); ++d) to(b_, head, i, d) = from.rows.data[i * from.rows.stride + d];
-  for (Index i = from.rows.rows; i < to.size(2); ++i)
-    for (Index d = 0; d < to.size(3); ++d) to(b_, head, i, d) = 0.0f;
+void ShortGradient::finish(const Target& from, const OutputView& to, Index head) const {
+  const Index written = from.rows.rows;
+  if (!from.in_place) store_rows(call_, from.rows, to, {b_, head, 0, written, 0, 0});
+  store_zeros(to, {b_, head, written, to.size(2) - written, 0, 0});
 }
 
 // to (+)= tile^T . rows
 void ShortGradient::add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to,
                                    bool first) const {
-  const RowsAsColumns columns = as_columns(call_, rows, panels_);
+  const RowsAsColumns columns = as_columns(call_, rows, memory_.panels);
   kernels_.product({tile.data, kernels_.row_tile, 1, tile.stride, columns.data, columns.panel, columns.depth,
                     to.rows.data, to.rows.stride, tile.keys, rows.depth, tile.rows, !first});
 }
 
 // dq = gradients . keys
 void ShortGradient::multiply_keys(const kernels::Tile& gradients, Index h) const {
-  const Target to = target(state_.dq, h, gradients.rows, dq_);
-  const RowsAsColumns columns = as_columns(call_, keys(), panels_);
+  const Target to = target(state_.dq, h, gradients.rows, memory_.dq);
+  const RowsAsColumns columns = as_columns(call_, keys(), memory_.panels);
   kernels_.product({gradients.data, kernels_.row_tile * gradients.stride, gradients.stride, 1, columns.data,
                     columns.panel, columns.depth, to.rows.data, to.rows.stride, gradients.rows, call_.sizes.head_dim,
                     gradients.keys, false});

@@ -9,8 +9,40 @@
 
 namespace regard::detail {
 
+// Hands out aligned arrays one after the other; without memory it only counts,
+// so that one list of arrays serves both to measure and to lay out.
+class Layout {
+ public:
+  Layout() = default;
+  explicit Layout(float* memory) : memory_(memory) {}
+  // `count` uninitialised floats.
+  float* floats(Index count) {
+    float* start = memory_ ? memory_ + used_ : nullptr;
+    used_ += (count + 15) / 16 * 16;
+    return start;
+  }
+  std::uint8_t* bytes(Index count) { return reinterpret_cast<std::uint8_t*>(floats((count + 3) / 4)); }
+  Index used() const { return used_; }  // floats so far
+
+ private:
+  float* memory_ = nullptr;
+  Index used_ = 0;
+};
+
 class Workspace {
  public:
+  // What `carve(layout)` returns when it asks for its arrays; valid until the
+  // thread's next carving.
+  template <class Carve>
+  static auto carved(Carve carve) {
+    Layout counting;
+    carve(counting);
+    Workspace& mine = of_this_thread();
+    mine.begin(counting.used());
+    Layout layout(mine.memory_.data());
+    return carve(layout);
+  }
+
   // Forgets everything carved so far; room for `floats` more without moving.
   void begin(Index floats) {
     used_ = 0;

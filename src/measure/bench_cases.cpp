@@ -12,9 +12,19 @@ std::string number(Index value) { return std::to_string(value); }
 // Heads keep the work of a case near that of eight heads at 1024.
 Index heads_for(Index length) { return length <= 1024 ? 8 : length <= 2048 ? 4 : 2; }
 
-BenchCase square(const std::string& what, Index length, Index dim) {
+const char* suffix(DType storage) {
+  switch (storage) {
+    case DType::bf16: return "/bf16";
+    case DType::f16: return "/f16";
+    case DType::i8: return "/i8";
+    default: return "/f32";
+  }
+}
+
+BenchCase square(const std::string& what, Index length, Index dim, DType storage = DType::f32) {
   BenchCase c;
-  c.name = what + "/n" + number(length) + "/d" + number(dim) + "/f32";
+  c.name = what + "/n" + number(length) + "/d" + number(dim) + suffix(storage);
+  c.storage = storage;
   c.q_heads = c.kv_heads = heads_for(length);
   c.q_len = c.kv_len = length;
   c.head_dim = c.value_dim = dim;
@@ -64,6 +74,15 @@ void add_backward(std::vector<BenchCase>& all) {
   add("backward-causal", BenchVariant::causal, 2048, 64);
 }
 
+void add_storage(std::vector<BenchCase>& all) {
+  for (const DType storage : {DType::bf16, DType::f16, DType::i8})
+    for (const Index dim : {64, 128}) all.push_back(square("full", 1024, dim, storage));
+  for (const DType storage : {DType::bf16, DType::f16}) {
+    all.push_back(square("backward", 1024, 64, storage));
+    all.back().kind = BenchKind::backward;
+  }
+}
+
 void add_short(std::vector<BenchCase>& all) {
   struct Short {
     Index batch, heads, length, dim;
@@ -87,12 +106,16 @@ void add_short(std::vector<BenchCase>& all) {
 void add_decode(std::vector<BenchCase>& all) {
   struct Decode {
     Index q_heads, kv_heads, keys, dim;
+    DType storage = DType::f32;
   };
-  for (const Decode s : {Decode{32, 8, 4096, 128}, Decode{32, 32, 4096, 128}, Decode{8, 8, 1024, 64}}) {
+  for (const Decode s :
+       {Decode{32, 8, 4096, 128}, Decode{32, 8, 4096, 128, DType::bf16}, Decode{32, 8, 4096, 128, DType::f16},
+        Decode{32, 8, 4096, 128, DType::i8}, Decode{32, 32, 4096, 128}, Decode{8, 8, 1024, 64}}) {
     BenchCase c;
     c.kind = BenchKind::decode;
     c.name = "decode/q" + number(s.q_heads) + "kv" + number(s.kv_heads) + "/n" + number(s.keys) + "/d" + number(s.dim) +
-             "/f32";
+             suffix(s.storage);
+    c.storage = s.storage;
     c.q_heads = s.q_heads;
     c.kv_heads = s.kv_heads;
     c.q_len = 1;
@@ -107,6 +130,7 @@ std::vector<BenchCase> make_table() {
   add_full(all);
   add_variants(all);
   add_backward(all);
+  add_storage(all);
   add_short(all);
   add_decode(all);
   BenchCase rows = square("observe-rows", 2048, 64);

@@ -35,38 +35,61 @@ std::vector<float> slopes_of(Index heads) {
   return slopes;
 }
 
+Index bytes_of(DType storage) { return static_cast<Index>(dtype_size(storage)); }
+
 // Copies of k and v that together exceed four times the last-level cache.
 Index copies_of(const BenchCase& c) {
   if (c.kind != BenchKind::decode) return 1;
-  const Index bytes = 4 * c.batch * c.kv_heads * c.kv_len * (c.head_dim + c.value_dim);
+  const Index bytes = bytes_of(c.storage) * c.batch * c.kv_heads * c.kv_len * (c.head_dim + c.value_dim);
   return std::clamp<Index>(4 * cache_sizes().l3 / std::max<Index>(1, bytes) + 1, 1, 64);
 }
 
 }  // namespace
 
+BenchProblem::Stored BenchProblem::stored(const Tensor<float>& numbers, DType storage) {
+  switch (storage) {
+    case DType::bf16: return {{}, rounded<BFloat16>(numbers), {}, {}};
+    case DType::f16: return {{}, {}, rounded<Float16>(numbers), {}};
+    case DType::i8: return {{}, {}, {}, quantize(numbers)};
+    default: return {numbers, {}, {}, {}};
+  }
+}
+
+InputView BenchProblem::Stored::view() const {
+  if (!bf16.empty()) return bf16;
+  if (!f16.empty()) return f16;
+  if (!i8.values.empty()) return i8;
+  return f32.empty() ? InputView() : InputView(f32);
+}
+
+OutputView BenchProblem::Stored::output() {
+  if (!bf16.empty()) return bf16;
+  if (!f16.empty()) return f16;
+  return f32.empty() ? OutputView() : OutputView(f32);
+}
+
 BenchProblem::BenchProblem(const BenchCase& which)
-    : case_(which),
-      q_(uniform({which.batch, which.q_heads, which.q_len, which.head_dim}, 1)),
-      out_({which.batch, which.q_heads, which.q_len, which.value_dim}) {
+    : case_(which), type_(which.storage == DType::i8 ? DType::f32 : which.storage) {
+  const Shape out{which.batch, which.q_heads, which.q_len, which.value_dim};
+  const Shape q{which.batch, which.q_heads, which.q_len, which.head_dim};
   const Shape k{which.batch, which.kv_heads, which.kv_len, which.head_dim};
   const Shape v{which.batch, which.kv_heads, which.kv_len, which.value_dim};
+  q_ = stored(uniform(q, 1), type_);
+  out_ = stored(Tensor<float>(out), type_);
   for (Index copy = 0; copy < copies_of(which); ++copy) {
-    k_.push_back(uniform(k, 2));
-    v_.push_back(uniform(v, 3));
+    k_.push_back(stored(uniform(k, 2), which.storage));
+    v_.push_back(stored(uniform(v, 3), which.storage));
   }
   set_options();
   count_pairs();
   if (which.kind != BenchKind::backward) return;
-  dout_ = uniform(out_.shape(), 4);
-  dq_ = Tensor<float>(q_.shape());
-  dk_ = Tensor<float>(k);
-  dv_ = Tensor<float>(v);
+  dout_ = stored(uniform(out, 4), type_);
+  dq_ = stored(Tensor<float>(q), type_);
+  dk_ = stored(Tensor<float>(k), type_);
+  dv_ = stored(Tensor<float>(v), type_);
   options_.observe.lse = true;
-  forward_ = attend(q(), this->k(), this->v(), options_);
+  lse_ = attend_into(out_.output(), this->q(), this->k(), this->v(), options_).lse;
 }
-
-View<const float, 4> BenchProblem::k() const { return k_[turn_].view<4>(); }
-View<const float, 4> BenchProblem::v() const { return v_[turn_].view<4>(); }
 
 void BenchProblem::set_options() {
   const Index heads = case_.q_heads, rows = case_.q_len, keys = case_.kv_len;
@@ -114,11 +137,11 @@ void BenchProblem::count_pairs() {
 
 void BenchProblem::run() {
   if (case_.kind == BenchKind::backward) {
-    attend_backward_into({dq_.view<4>(), dk_.view<4>(), dv_.view<4>()}, dout(), q(), k(), v(),
-                         {std::as_const(forward_.out).view<4>(), std::as_const(forward_.lse).view<3>()}, options_);
+    attend_backward_into({dq_.output(), dk_.output(), dv_.output()}, dout(), q(), k(), v(),
+                         {out_.view(), std::as_const(lse_).view<3>()}, options_);
     return;
   }
-  attend_into(out_.view<4>(), q(), k(), v(), options_);
+  attend_into(out_.output(), q(), k(), v(), options_);
   turn_ = (turn_ + 1) % k_.size();
 }
 
@@ -130,7 +153,9 @@ double BenchProblem::operations() const {
 
 double BenchProblem::bytes() const {
   const Index keys = case_.batch * case_.kv_heads * case_.kv_len, rows = case_.batch * case_.q_heads * case_.q_len;
-  return 4.0 * static_cast<double>((keys + rows) * (case_.head_dim + case_.value_dim));
+  const Index scales = case_.storage == DType::i8 ? 2 * 4 * keys : 0;
+  return static_cast<double>(
+      (bytes_of(case_.storage) * keys + bytes_of(type_) * rows) * (case_.head_dim + case_.value_dim) + scales);
 }
 
 }  // namespace regard

@@ -46,7 +46,8 @@ struct Views {
 
 void run_backward(const Views<float>& gradients, View<const float, 4> dout, const Views<const float>& x,
                   const BasicForward<float>& forward, const BasicAttendOptions<float>& options) {
-  attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, forward, options);
+  attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, {forward.out, forward.lse},
+                       options);
 }
 
 void run_backward(const Views<double>& gradients, View<const double, 4> dout, const Views<const double>& x,

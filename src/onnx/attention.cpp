@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "onnx/names.h"
+#include "onnx/types.h"
 #include "regard/attend.h"
 #include "regard/onnx.h"
 
@@ -16,10 +17,7 @@ namespace {
 
 template <class T>
 Tensor<T> numbers(const Tensors& inputs, const std::string& name) {
-  if constexpr (std::is_same_v<T, double>)
-    return to_double(inputs.at(name), "Attention: " + name);
-  else
-    return to_float(inputs.at(name), "Attention: " + name);
+  return onnx::numbers<T>(inputs.at(name), "Attention: " + name);
 }
 
 // One node with its inputs, the sizes they agree on, and what is wanted.
@@ -51,8 +49,8 @@ void check_inputs(const Call& call) {
   if (call.has("past_key") && call.has("nonpad_kv_seqlen"))
     refuse("nonpad_kv_seqlen can't stand beside past_key and past_value: the cache is either inside or outside");
   const DType dtype = call.inputs.at("Q").dtype;
-  if (dtype != DType::f32 && dtype != DType::f64)
-    refuse(std::string("Q is ") + dtype_name(dtype) + "; this version computes in F32 and F64");
+  if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16)
+    refuse(std::string("Q is ") + dtype_name(dtype) + " where F64, F32, F16 or BF16 is needed");
   for (const auto& [name, tensor] : call.inputs) {
     const bool other_type = name == "nonpad_kv_seqlen" || (name == "attn_mask" && tensor.dtype == DType::boolean);
     if (!other_type && tensor.dtype != dtype)
@@ -269,15 +267,6 @@ Tensor<T> as_inputs(Tensor<T> out, const Call& call) {
   auto joined = packed(out.template view<4>().transposed(1, 2));
   joined.reshape({out.size(0), out.size(2), out.size(1) * out.size(3)});
   return joined;
-}
-
-// Results leave in the type of Q, also where they were computed in double.
-AnyTensor stored(const Tensor<float>& tensor, DType) { return any_tensor(tensor); }
-AnyTensor stored(const Tensor<double>& tensor, DType as) {
-  if (as == DType::f64) return any_tensor(tensor);
-  auto rounded = Tensor<float>::uninitialised(tensor.shape());
-  for (Index i = 0; i < tensor.count(); ++i) rounded[i] = static_cast<float>(tensor[i]);
-  return any_tensor(rounded);
 }
 
 template <class T>

@@ -16,7 +16,8 @@ Tensor<T> numbers(const AnyTensor& tensor, const std::string& what) {
     return to_float(tensor, what);
 }
 
-// Results leave in the type of the inputs; halves are rounded once.
+// Results leave in the type of the inputs: halves compute in float and are
+// rounded once, and Attention's softmax_precision may ask for double.
 inline AnyTensor stored(const Tensor<float>& tensor, DType as) { return any_tensor(tensor, as); }
 inline AnyTensor stored(const Tensor<double>& tensor, DType as) {
   if (as == DType::f64) return any_tensor(tensor);

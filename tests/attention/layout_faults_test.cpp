@@ -142,7 +142,7 @@ TEST(layout, axes_of_size_one_may_have_odd_strides) {
     const Wide q(in.q.data(), {1, 1, 1, 8}, {12345, -99, 7, 1});
     EXPECT_TRUE(same_bits(attend(q, in.k, in.v).out, attend(in.q, in.k, in.v).out));
     Tensor<float> out({1, 1, 1, 8});
-    attend_into({out.data(), {1, 1, 1, 8}, {0, 0, 0, 1}}, in.q, in.k, in.v);
+    attend_into(View<float, 4>{out.data(), {1, 1, 1, 8}, {0, 0, 0, 1}}, in.q, in.k, in.v);
     EXPECT_TRUE(same_bits(out, attend(in.q, in.k, in.v).out));
   });
 }
@@ -151,7 +151,7 @@ TEST(layout, outputs_that_share_memory_are_refused) {
   const auto in = random_inputs({.q_len = 4, .kv_len = 4});
   Tensor<float> memory({64});
   const auto refused = [&](std::array<Index, 4> strides) {
-    return message_of([&] { attend_into({memory.data(), {1, 1, 4, 8}, strides}, in.q, in.k, in.v); });
+    return message_of([&] { attend_into(View<float, 4>{memory.data(), {1, 1, 4, 8}, strides}, in.q, in.k, in.v); });
   };
   EXPECT_EQ(refused({32, 32, 0, 1}), "attend: out [1,1,4,8] has elements that share memory (strides [32,32,0,1])");
   EXPECT_EQ(refused({32, 32, 7, 1}), "attend: out [1,1,4,8] has elements that share memory (strides [32,32,7,1])");
@@ -160,8 +160,8 @@ TEST(layout, outputs_that_share_memory_are_refused) {
   const auto forward = attend(in.q, in.k, in.v, {.observe = {.lse = true}});
   Tensor<float> dq({1, 1, 4, 8}), dk = dq, dv = dq;
   EXPECT_EQ(message_of([&] {
-              attend_backward_into({dq, {dk.data(), {1, 1, 4, 8}, {0, 0, 0, 1}}, dv}, forward.out, in.q, in.k, in.v,
-                                   {forward.out.view<4>(), forward.lse.view<3>()});
+              attend_backward_into({dq, View<float, 4>{dk.data(), {1, 1, 4, 8}, {0, 0, 0, 1}}, dv}, forward.out, in.q,
+                                   in.k, in.v, {forward.out.view<4>(), forward.lse.view<3>()});
             }),
             "attend_backward: dk [1,1,4,8] has elements that share memory (strides [0,0,0,1])");
 }

@@ -20,6 +20,8 @@ std::vector<const float*> elements(const View<float, 4>& x) {
   return all;
 }
 
+bool share(const View<float, 4>& a, const View<float, 4>& b) { return detail::share_memory(a, b); }
+
 // A window whose elements are apart: every axis steps over those before it, by
 // a little more at random; axes in any order and direction.
 View<float, 4> random_window(float* middle, Random& random) {
@@ -57,15 +59,30 @@ TEST(share_memory, agrees_with_counting_every_element) {
 
 TEST(share_memory, no_element_is_shared_with_an_empty_window) {
   float one = 0;
-  EXPECT_FALSE(detail::share_memory({&one, Four{1, 1, 0, 1}}, {&one, Four{1, 1, 1, 1}}));
-  EXPECT_TRUE(detail::share_memory({&one, Four{1, 1, 1, 1}}, {&one, Four{1, 1, 1, 1}}));
+  EXPECT_FALSE(share({&one, Four{1, 1, 0, 1}}, {&one, Four{1, 1, 1, 1}}));
+  EXPECT_TRUE(share({&one, Four{1, 1, 1, 1}}, {&one, Four{1, 1, 1, 1}}));
 }
 
 TEST(share_memory, even_and_odd_places_are_apart) {
   std::vector<float> memory(200);
   const Four sizes{1, 3, 4, 5}, strides{0, 40, 10, 2}, others{0, -44, 12, 2};
-  EXPECT_FALSE(detail::share_memory({&memory[0], sizes, strides}, {&memory[101], sizes, others}));
-  EXPECT_TRUE(detail::share_memory({&memory[0], sizes, strides}, {&memory[100], sizes, others}));
+  EXPECT_FALSE(share({&memory[0], sizes, strides}, {&memory[101], sizes, others}));
+  EXPECT_TRUE(share({&memory[0], sizes, strides}, {&memory[100], sizes, others}));
+}
+
+// Elements of two and of four bytes, in one another's gaps or not.
+TEST(share_memory, elements_of_different_width_share_bytes) {
+  std::vector<float> memory(64);
+  auto* halves = reinterpret_cast<BFloat16*>(memory.data());
+  const Four sizes{1, 1, 4, 2}, wide{0, 0, 4, 1}, narrow{0, 0, 8, 1};
+  const auto shares = [&](Index first_half) {
+    return detail::share_memory(View<float, 4>(memory.data(), sizes, wide),
+                                View<BFloat16, 4>(halves + first_half, sizes, narrow));
+  };
+  // Rows of four floats, of which the first two are taken: halves 0 to 3 of 8.
+  for (Index first = 0; first <= 3; ++first) EXPECT_TRUE(shares(first)) << first;
+  for (Index first = 4; first <= 6; ++first) EXPECT_FALSE(shares(first)) << first;
+  EXPECT_TRUE(shares(7));
 }
 
 struct BackwardCall {

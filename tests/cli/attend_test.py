@@ -140,6 +140,31 @@ class SmallInputs(Case):
         got = self.attend({"q": half, "k": half, "v": half}, "--dtype", "f32")
         self.assertEqual((got["out"].dtype, got["out"].values), ("F32", [1, 2]))
 
+    def test_results_have_the_types_of_their_inputs(self):
+        half, brain = Tensor("F16", [1, 1, 1, 2], [0x3C00, 0x4000]), Tensor("BF16", [1, 1, 1, 2], [0x3F80, 0x4000])
+        got = self.attend({"q": half, "k": brain, "v": f32([1, 1, 1, 2], [3, 4]), "dout": half}, "--lse", "--grad")
+        self.assertEqual({name: t.dtype for name, t in got.items()},
+                         {"out": "F16", "lse": "F32", "dq": "F16", "dk": "BF16", "dv": "F32"})
+        self.assertEqual(list(got["out"].values), [0x4200, 0x4400])  # 3, 4
+        self.assertEqual(list(got["dv"].values), [1, 2])
+
+    def test_dtype_rounds_what_the_file_holds(self):
+        # 1 + 2^-8 lies halfway between two bfloat16 numbers: the even one is 1.
+        tensors = {name: f64([1, 1, 1, 1], [1 + 2**-8]) for name in ["q", "k", "v"]}
+        got = self.attend(tensors, "--dtype", "bf16")["out"]
+        self.assertEqual((got.dtype, list(got.values)), ("BF16", [0x3F80]))
+        got = self.attend(tensors, "--dtype", "f16")["out"]
+        self.assertEqual((got.dtype, list(got.values)), ("F16", [0x3C04]))
+
+    def test_int8_keys_and_values_have_scales(self):
+        bytes_of = lambda *values: Tensor("I8", [1, 1, 2, 2], values)
+        scales = f32([1, 1, 2], [0.5, 2])
+        tensors = {"q": f32([1, 1, 1, 2], [0, 0]), "k": bytes_of(1, 2, 3, 4), "v": bytes_of(-127, 2, 3, 0),
+                   "k_scales": scales, "v_scales": scales}
+        for flags in [], ["--dtype", "f64"], ["--dtype", "f32"]:
+            # Both keys weigh one half: (-127 * .5 + 3 * 2) / 2, (2 * .5 + 0) / 2.
+            self.assertEqual(list(self.attend(tensors, *flags)["out"].values), [-28.75, 0.5])
+
     def test_explain_prints_the_plan_and_needs_no_output(self):
         self.write(small())
         text = self.works("attend", self.in_path, "--explain", "--softcap", 30)
@@ -212,10 +237,14 @@ class BadInput(Case):
         self.refused(small(k=filled([1, 2, 3, 8], dtype="F64")), says=["k", "F64", "F32"])
         self.refused(small(q=filled([1, 4, 2, 8], 1, "I64")), says=["q", "I64"])
 
-    def test_half_precision_is_refused_with_the_types_there_are(self):
-        for dtype in ["F16", "BF16"]:
-            self.refused({name: filled(t.shape, 0, dtype) for name, t in small().items()},
-                         says=[dtype, "F64", "F32", "--dtype"])
+    def test_int8_is_for_keys_and_values_with_scales(self):
+        bytes_of, scales = Tensor("I8", [1, 1, 2, 2], [1, 2, 3, 4]), f32([1, 1, 2], [0.5, 2])
+        tensors = {"q": f32([1, 1, 1, 2], [0, 0]), "k": bytes_of, "v": bytes_of, "k_scales": scales, "v_scales": scales}
+        self.refused({**tensors, "dout": f32([1, 1, 1, 2], [0, 0])}, "--grad", says=["k is int8", "gradient"])
+        del tensors["v_scales"]
+        self.refused(tensors, says=["v is I8", "v_scales"])
+        self.refused({**tensors, "v_scales": f32([1, 1, 1], [1])}, says=["[1,1,2,2]", "[1,1,1]"])
+        self.refused({**tensors, "q": Tensor("I8", [1, 1, 1, 2], [0, 0])}, says=["q has dtype I8"])
 
     def test_grad_needs_dout_of_the_right_shape(self):
         self.refused(small(), "--grad", says=["dout"], code=2)

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-CODES = {"F64": "d", "F32": "f", "I64": "q", "BOOL": "B", "F16": "H", "BF16": "H"}
+CODES = {"F64": "d", "F32": "f", "I64": "q", "BOOL": "B", "I8": "b", "F16": "H", "BF16": "H"}
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 
 
@@ -20,6 +20,15 @@ class Tensor:
 
     def __repr__(self):
         return f"{self.dtype}{self.shape}"
+
+    def numbers(self):
+        """What the elements stand for: half precision is held as bits."""
+        bits = array.array("H", self.values).tobytes() if self.dtype in ("F16", "BF16") else b""
+        if self.dtype == "F16":
+            return struct.unpack(f"<{len(self.values)}e", bits)
+        if self.dtype == "BF16":
+            return [struct.unpack("<f", b"\0\0" + bits[2 * i : 2 * i + 2])[0] for i in range(len(self.values))]
+        return self.values
 
 
 def f64(shape, values):
@@ -101,6 +110,6 @@ class Case(unittest.TestCase):
 
     def assert_close(self, got, wanted, rtol, atol, what=""):
         self.assertEqual(got.shape, wanted.shape, what)
-        for index, (ours, right) in enumerate(zip(got.values, wanted.values)):
+        for index, (ours, right) in enumerate(zip(got.numbers(), wanted.numbers())):
             close = ours == right or (math.isfinite(right) and abs(ours - right) <= atol + rtol * abs(right))
             self.assertTrue(close, f"{what}[{index}] is {ours}, right is {right}")

@@ -46,6 +46,9 @@ inline Tensors inputs_of(const Case& one, const TensorFile& file) {
   return inputs;
 }
 
+// Half a unit in the last place of a result that is rounded once.
+inline double rounding_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0; }
+
 // |got - wanted| <= atol + rtol * |wanted|; equal infinities match, NaN never does.
 struct Tolerance {
   double relative = 1e-5, absolute = 1e-6;
@@ -54,9 +57,10 @@ inline void expect_close(const std::string& what, const AnyTensor& got, const An
                          const Tolerance& tolerance = {}) {
   ASSERT_EQ(got.shape, wanted.shape) << what;
   const auto ours = to_double(got, what), right = to_double(wanted, what);
+  const double relative = tolerance.relative + rounding_of(got.dtype);
   for (Index i = 0; i < ours.count(); ++i) {
-    const bool close = ours[i] == right[i] ||
-                       std::abs(ours[i] - right[i]) <= tolerance.absolute + tolerance.relative * std::abs(right[i]);
+    const bool close =
+        ours[i] == right[i] || std::abs(ours[i] - right[i]) <= tolerance.absolute + relative * std::abs(right[i]);
     ASSERT_TRUE(close && std::isfinite(right[i]) == std::isfinite(ours[i]))
         << what << "[" << i << "] is " << ours[i] << ", right is " << right[i];
   }

@@ -7,10 +7,12 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 //
 #include "attention/kernels/decode-inl.h"
+#include "attention/kernels/dropout-inl.h"
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"
+#include "attention/kernels/storage-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -67,6 +69,8 @@ const Kernels* Table() {
                              WeighRows,
                              PackInterleaved,
                              PackPanels,
+                             WidenRows,
+                             NarrowRows,
                              AllFinite,
                              ScaleRows,
                              RowDots,
@@ -80,8 +84,8 @@ const Kernels* Table() {
                              RunSoftcapChain,
                              RunAlibi,
                              RunDropoutFactors,
+                             RunDropout,
                              RunScale,
-                             RunMultiply,
                              AddRows,
                              MultiplyAddBurst,
                              SumWords};

@@ -10,15 +10,40 @@
 #include <string>
 #include <vector>
 
+#include "regard/dtype.h"
 #include "regard/view.h"
 
 namespace regard::kernels {
 
-// A matrix in memory of any strides (elements).
+// A matrix in memory of any strides (elements), stored as f32, bf16, f16 or, with
+// a scale for every row, i8. Kernels widen to float as they read.
 struct Matrix {
-  const float* data;
+  const void* data;
   Index rows, depth;
   Index row_stride, depth_stride;
+  DType dtype = DType::f32;
+  const float* row_scales = nullptr;  // i8 only
+  Index scale_stride = 0;
+
+  const float* floats() const { return static_cast<const float*>(data); }  // f32 only
+};
+
+constexpr Index stored_bytes(DType dtype) { return dtype == DType::f32 ? 4 : dtype == DType::i8 ? 1 : 2; }
+
+// The rows from `row` on.
+inline Matrix rows_from(const Matrix& x, Index row) {
+  Matrix rest = x;
+  rest.data = static_cast<const char*>(x.data) + row * x.row_stride * stored_bytes(x.dtype);
+  rest.rows -= row;
+  if (x.row_scales) rest.row_scales += row * x.scale_stride;
+  return rest;
+}
+
+// Rows of results in memory; neighbours in a row lie next to each other.
+struct StoredRows {
+  void* data;
+  Index row_stride;
+  DType dtype;
 };
 
 // c[rows x cols] (+)= a[rows x depth] . b[depth x cols]
@@ -82,8 +107,8 @@ struct Kernels {
   // Pairs that are not selected add nothing, whatever a and b hold there.
   void (*product_selected)(const Product&, const Selection&);
 
-  // Few rows of q against keys where they lie: scores[r, j] = q[r] . k[j]. The
-  // depth is a multiple of `lanes`, at stride 1.
+  // Few rows of q (f32) against keys where they lie: scores[r, j] = q[r] . k[j].
+  // The depth is a multiple of `lanes`, at stride 1.
   void (*dot_rows)(const Matrix& q, const Matrix& k, const Tile& scores);
   // out[r] += sum of weights[r, j] * v[j], alike.
   void (*weigh_rows)(const Tile& weights, const Matrix& v, float* out, Index out_stride);
@@ -93,6 +118,11 @@ struct Kernels {
   bool (*pack_interleaved)(const Matrix& from, Index width, float scale, float* to);
   // to: panels over the depth axis, row after row, times `scale`.
   bool (*pack_panels)(const Matrix& from, float scale, float* to);
+
+  // to: row after row, `to_stride` apart.
+  void (*widen_rows)(const Matrix& from, float* to, Index to_stride);
+  // The way back, rounding to nearest even.
+  void (*narrow_rows)(const StridedRows& from, const StoredRows& to);
 
   bool (*all_finite)(const Matrix&);
   // to[i] = from[i] * factors[i]; zeros where the factor is 0.
@@ -126,9 +156,9 @@ struct Kernels {
     float factor;
   };
   void (*dropout_factors)(const Tile& keep, const DropoutSpot&);
+  // The same factors times the weights.
+  void (*dropout)(const Tile& weights, const DropoutSpot&);
   void (*scale)(const Tile&, float factor);
-  // data *= factors of the same stride.
-  void (*multiply)(const Tile&, const float* factors);
   // to += from for a [rows, cols] block.
   void (*add_rows)(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols);
 

@@ -14,12 +14,12 @@
 
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
+#include "attention/kernels/storage-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernels::HWY_NAMESPACE {
 
-constexpr int kLanes = HWY_LANES(float);
 // 12 accumulators fit in 16 registers, 24 in the 32 of AVX-512.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kRowTile = 12;
@@ -148,29 +148,29 @@ void ScaleRows(const float* from, Index from_stride, const StridedRows& to, cons
 // An output of 0 takes no share of dout, not even of NaN: a row that sees no
 // key leaves every gradient alone.
 // The order of sums is the same for any strides.
-void RowDots(const Matrix& out, const Matrix& dout, float* sums) {
+template <class Out, class Dout>
+HWY_INLINE float RowDot(const Matrix& out, const Matrix& dout, Index i) {
   const D d;
-  const auto load = [&](const Matrix& x, Index i, Index j) HWY_ATTR {
-    const float* from = x.data + i * x.row_stride + j * x.depth_stride;
-    if (x.depth_stride == 1) return hn::LoadU(d, from);
-    HWY_ALIGN_MAX float lanes[kLanes];
-    for (Index lane = 0; lane < kLanes; ++lane) lanes[lane] = from[lane * x.depth_stride];
-    return hn::Load(d, lanes);
-  };
   const Index whole = out.depth / kLanes * kLanes;
-  for (Index i = 0; i < out.rows; ++i) {
-    V sum = hn::Zero(d);
-    for (Index j = 0; j < whole; j += kLanes) {
-      const V value = load(out, i, j);
-      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Mul(value, load(dout, i, j))));
-    }
-    float total = hn::GetLane(hn::SumOfLanes(d, sum));
-    for (Index j = whole; j < out.depth; ++j) {
-      const float value = out.data[i * out.row_stride + j * out.depth_stride];
-      total += value == 0.0f ? 0.0f : value * dout.data[i * dout.row_stride + j * dout.depth_stride];
-    }
-    sums[i] = total;
+  V sum = hn::Zero(d);
+  for (Index j = 0; j < whole; j += kLanes) {
+    const V value = LoadElements<Out>(out, i, j);
+    sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Mul(value, LoadElements<Dout>(dout, i, j))));
   }
+  float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (Index j = whole; j < out.depth; ++j) {
+    const float value = OneElement<Out>(out, i, j);
+    total += value == 0.0f ? 0.0f : value * OneElement<Dout>(dout, i, j);
+  }
+  return total;
+}
+
+void RowDots(const Matrix& out, const Matrix& dout, float* sums) {
+  WithStorage(out, [&](auto outs) HWY_ATTR {
+    WithStorage(dout, [&](auto douts) HWY_ATTR {
+      for (Index i = 0; i < out.rows; ++i) sums[i] = RowDot<decltype(outs), decltype(douts)>(out, dout, i);
+    });
+  });
 }
 
 void AddRows(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols) {
@@ -186,16 +186,18 @@ HWY_INLINE bool IsFinite(float value) {
 }
 
 bool AllFinite(const Matrix& x) {
-  const D d;
-  V bad = hn::Zero(d);  // 0 * x is 0 for every finite x
-  bool finite = true;
-  for (Index i = 0; i < x.rows; ++i) {
-    const float* row = x.data + i * x.row_stride;
-    const Index whole = x.depth_stride == 1 ? x.depth / kLanes * kLanes : 0;
-    for (Index j = 0; j < whole; j += kLanes) bad = hn::MulAdd(hn::LoadU(d, row + j), hn::Zero(d), bad);
-    for (Index j = whole; j < x.depth; ++j) finite &= IsFinite(row[j * x.depth_stride]);
-  }
-  return finite && hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
+  return WithStorage(x, [&](auto rows) HWY_ATTR {
+    using Rows = decltype(rows);
+    const D d;
+    V bad = hn::Zero(d);  // 0 * x is 0 for every finite x
+    bool finite = true;
+    const Index whole = x.depth / kLanes * kLanes;
+    for (Index i = 0; i < x.rows; ++i) {
+      for (Index j = 0; j < whole; j += kLanes) bad = hn::MulAdd(LoadElements<Rows>(x, i, j), hn::Zero(d), bad);
+      for (Index j = whole; j < x.depth; ++j) finite &= IsFinite(OneElement<Rows>(x, i, j));
+    }
+    return finite && hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
+  });
 }
 
 // Four rows by up to eight depths, turned round within blocks of 128 bits;
@@ -215,14 +217,18 @@ HWY_INLINE void StoreTurned(VTurn v, float* to, Index width) {
 #endif
 }
 
-HWY_INLINE void TurnFour(const float* from, Index row_stride, VTurn scale, float* to, Index width, VTurn bad[2]) {
+// Four rows from `from` on times their factors.
+template <class Rows>
+HWY_INLINE void TurnFour(const typename Rows::T* from, Index row_stride, const VTurn factors[4], float* to, Index width,
+                         VTurn bad[2]) {
   const DTurn d;
   const VTurn zero = hn::Zero(d);
-  const VTurn r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + row_stride);
-  const VTurn r2 = hn::LoadU(d, from + 2 * row_stride), r3 = hn::LoadU(d, from + 3 * row_stride);
-  bad[0] = hn::MulAdd(r2, zero, hn::MulAdd(r0, zero, bad[0]));
-  bad[1] = hn::MulAdd(r3, zero, hn::MulAdd(r1, zero, bad[1]));
-  const VTurn s0 = hn::Mul(r0, scale), s1 = hn::Mul(r1, scale), s2 = hn::Mul(r2, scale), s3 = hn::Mul(r3, scale);
+  const VTurn s0 = hn::Mul(Rows::Load(d, from), factors[0]);
+  const VTurn s1 = hn::Mul(Rows::Load(d, from + row_stride), factors[1]);
+  const VTurn s2 = hn::Mul(Rows::Load(d, from + 2 * row_stride), factors[2]);
+  const VTurn s3 = hn::Mul(Rows::Load(d, from + 3 * row_stride), factors[3]);
+  bad[0] = hn::MulAdd(s2, zero, hn::MulAdd(s0, zero, bad[0]));
+  bad[1] = hn::MulAdd(s3, zero, hn::MulAdd(s1, zero, bad[1]));
   const VTurn a = hn::InterleaveLower(d, s0, s2), b = hn::InterleaveUpper(d, s0, s2);
   const VTurn c = hn::InterleaveLower(d, s1, s3), e = hn::InterleaveUpper(d, s1, s3);
   StoreTurned(hn::InterleaveLower(d, a, c), to, width);
@@ -232,64 +238,79 @@ HWY_INLINE void TurnFour(const float* from, Index row_stride, VTurn scale, float
 }
 
 // Rows [first, last) of one group, element by element.
+template <class Rows>
 HWY_INLINE bool PackRows(const Matrix& from, Index first, Index last, Index first_depth, Index width, float scale,
                          float* to) {
   bool finite = true;
-  for (Index i = first; i < last; ++i)
+  for (Index i = first; i < last; ++i) {
+    const float factor = scale * ScaleOf<Rows>(from, i);
+    const auto* row = RowOf<Rows>(from, i);
     for (Index k = first_depth; k < from.depth; ++k) {
-      const float value = from.data[i * from.row_stride + k * from.depth_stride];
+      const float value = Rows::One(row[k * from.depth_stride]) * factor;
       finite &= IsFinite(value);
-      to[k * width + i] = value * scale;
+      to[k * width + i] = value;
     }
+  }
   return finite;
 }
 
-bool PackInterleaved(const Matrix& from, Index width, float scale, float* HWY_RESTRICT to) {
+template <class Rows>
+HWY_INLINE bool PackInterleavedFrom(const Matrix& from, Index width, float scale, float* HWY_RESTRICT to) {
   const DTurn d;
-  const VTurn factor = hn::Set(d, scale);
-  VTurn bad[2] = {hn::Zero(d), hn::Zero(d)};
+  VTurn factors[4], bad[2] = {hn::Zero(d), hn::Zero(d)};
+  REGARD_UNROLL for (int r = 0; r < 4; ++r) factors[r] = hn::Set(d, scale);
   bool finite = true;
-  Matrix group = from;
   for (Index row = 0; row < from.rows; row += width, to += width * from.depth) {
     const Index count = std::min(width, from.rows - row);
-    group.data = from.data + row * from.row_stride;
+    const Matrix group = rows_from(from, row);
     if (count < width) std::fill_n(to, width * from.depth, 0.0f);
     const Index fast_rows = from.depth_stride == 1 ? count / 4 * 4 : 0, fast_depth = from.depth / kTurn * kTurn;
-    for (Index i = 0; i < fast_rows; i += 4)
+    for (Index i = 0; i < fast_rows; i += 4) {
+      if (Rows::kScaled)
+        REGARD_UNROLL for (int r = 0; r < 4; ++r) factors[r] = hn::Set(d, scale * ScaleOf<Rows>(group, i + r));
       for (Index k = 0; k < fast_depth; k += kTurn)
-        TurnFour(group.data + i * from.row_stride + k, from.row_stride, factor, to + k * width + i, width, bad);
-    finite &= PackRows(group, 0, fast_rows, fast_depth, width, scale, to);
-    finite &= PackRows(group, fast_rows, count, 0, width, scale, to);
+        TurnFour<Rows>(RowOf<Rows>(group, i) + k, from.row_stride, factors, to + k * width + i, width, bad);
+    }
+    finite &= PackRows<Rows>(group, 0, fast_rows, fast_depth, width, scale, to);
+    finite &= PackRows<Rows>(group, fast_rows, count, 0, width, scale, to);
   }
   return finite && hn::AllTrue(d, hn::Eq(hn::Add(bad[0], bad[1]), hn::Zero(d)));
 }
 
+bool PackInterleaved(const Matrix& from, Index width, float scale, float* to) {
+  return WithStorage(from,
+                     [&](auto rows) HWY_ATTR { return PackInterleavedFrom<decltype(rows)>(from, width, scale, to); });
+}
+
 // One row of `count` <= kColumnTile elements, element by element.
-HWY_INLINE bool PackPanelRow(const float* source, Index depth_stride, Index count, float scale, float* to) {
+template <class Rows>
+HWY_INLINE bool PackPanelRow(const typename Rows::T* source, Index depth_stride, Index count, float factor, float* to) {
   bool finite = true;
   for (Index i = 0; i < count; ++i) {
-    to[i] = source[i * depth_stride] * scale;
+    to[i] = Rows::One(source[i * depth_stride]) * factor;
     finite &= IsFinite(to[i]);
   }
   std::fill(to + count, to + kColumnTile, 0.0f);
   return finite;
 }
 
-bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
+template <class Rows>
+HWY_INLINE bool PackPanelsFrom(const Matrix& from, float scale, float* HWY_RESTRICT to) {
   const D d;
-  const V factor = hn::Set(d, scale);
   V bad0 = hn::Zero(d), bad1 = hn::Zero(d);  // x - x, which is 0 for every finite x
   bool finite = true;
   for (Index start = 0; start < from.depth; start += kColumnTile) {
     const Index count = std::min<Index>(kColumnTile, from.depth - start);
     const bool whole = count == kColumnTile && from.depth_stride == 1;
-    const float* source = from.data + start * from.depth_stride;
-    for (Index row = 0; row < from.rows; ++row, to += kColumnTile, source += from.row_stride) {
+    for (Index row = 0; row < from.rows; ++row, to += kColumnTile) {
+      const auto* source = RowOf<Rows>(from, row) + start * from.depth_stride;
+      const float factor = scale * ScaleOf<Rows>(from, row);
       if (!whole) {
-        finite &= PackPanelRow(source, from.depth_stride, count, scale, to);
+        finite &= PackPanelRow<Rows>(source, from.depth_stride, count, factor, to);
         continue;
       }
-      const V first = hn::Mul(hn::LoadU(d, source), factor), second = hn::Mul(hn::LoadU(d, source + kLanes), factor);
+      const V wide = hn::Set(d, factor);
+      const V first = hn::Mul(Rows::Load(d, source), wide), second = hn::Mul(Rows::Load(d, source + kLanes), wide);
       bad0 = hn::Add(bad0, hn::Sub(first, first));
       bad1 = hn::Add(bad1, hn::Sub(second, second));
       hn::StoreU(first, d, to);
@@ -297,6 +318,10 @@ bool PackPanels(const Matrix& from, float scale, float* HWY_RESTRICT to) {
     }
   }
   return finite && hn::AllTrue(d, hn::Eq(hn::Add(bad0, bad1), hn::Zero(d)));
+}
+
+bool PackPanels(const Matrix& from, float scale, float* to) {
+  return WithStorage(from, [&](auto rows) HWY_ATTR { return PackPanelsFrom<decltype(rows)>(from, scale, to); });
 }
 
 }  // namespace regard::kernels::HWY_NAMESPACE

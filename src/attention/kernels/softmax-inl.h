@@ -231,58 +231,10 @@ void RunAlibi(const Tile& tile, float slope, std::int32_t distance0) {
   });
 }
 
-// Philox 4x32-10 on one counter; written on plain words so that the compiler
-// runs eight counters side by side in DropoutRow.
-struct PhiloxState {
-  std::uint32_t c0, c1, c2, c3;
-};
-HWY_INLINE PhiloxState Philox(PhiloxState c, std::uint32_t key0, std::uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c.c0, p1 = std::uint64_t{0xCD9E8D57u} * c.c2;
-    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c.c1 ^ key0, static_cast<std::uint32_t>(p1),
-         static_cast<std::uint32_t>(p0 >> 32) ^ c.c3 ^ key1, static_cast<std::uint32_t>(p0)};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return c;
-}
-
-// Factors of the keys 4 * block .. 4 * block + 31 into to[32].
-HWY_INLINE void DropoutRun(const Kernels::DropoutSpot& spot, std::uint32_t row, std::uint32_t block, float* to) {
-  const auto key0 = static_cast<std::uint32_t>(spot.seed), key1 = static_cast<std::uint32_t>(spot.seed >> 32);
-  std::uint32_t words[4][8];
-  for (std::uint32_t i = 0; i < 8; ++i) {
-    const PhiloxState state = Philox({block + i, row, spot.head, spot.batch}, key0, key1);
-    words[0][i] = state.c0;
-    words[1][i] = state.c1;
-    words[2][i] = state.c2;
-    words[3][i] = state.c3;
-  }
-  for (int i = 0; i < 8; ++i)
-    for (int word = 0; word < 4; ++word) to[4 * i + word] = words[word][i] >= spot.threshold ? spot.factor : 0.0f;
-}
-
-void RunDropoutFactors(const Tile& keep, const Kernels::DropoutSpot& spot) {
-  for (Index i = 0; i < keep.rows; ++i)
-    for (Index j = 0; j < keep.keys;) {
-      float run[32];
-      const Index key = spot.key + j, within = key % 4;
-      DropoutRun(spot, spot.row + static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(key / 4), run);
-      const Index count = std::min<Index>(32 - within, keep.keys - j);
-      std::copy_n(run + within, count, keep.data + i * keep.stride + j);
-      j += count;
-    }
-}
-
 void RunScale(const Tile& tile, float factor) {
   const D d;
   const V wide = hn::Set(d, factor);
   ForEachVector(tile, [&](V value, Index, Index) HWY_ATTR { return hn::Mul(value, wide); });
-}
-
-void RunMultiply(const Tile& tile, const float* factors) {
-  for (Index i = 0; i < tile.rows; ++i)
-    for (Index j = 0; j < tile.keys; ++j) tile.data[i * tile.stride + j] *= factors[i * tile.stride + j];
 }
 
 }  // namespace regard::kernels::HWY_NAMESPACE

@@ -10,7 +10,7 @@ constexpr Index depth_block = 256;
 
 kernels::Product product_of(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b) {
   const kernels::Kernels& kernels = kernels::active();
-  return {floats_of(a),
+  return {a.floats(),
           kernels.row_tile * a.row_stride,
           a.row_stride,
           a.depth_stride,
@@ -56,7 +56,7 @@ void multiply(Scratch& c, Index first, const kernels::Matrix& a, const PackedMat
     for (Index i = 0; i < a.rows; ++i) std::fill_n(c.row(first + i), c.stride(), 0.0f);
   for (Index k = 0; k < b.depth(); k += depth_block) {
     product.depth = std::min(depth_block, b.depth() - k);
-    product.a = floats_of(a) + k * a.depth_stride;
+    product.a = a.floats() + k * a.depth_stride;
     product.b = b.data() + k * kernels.column_tile;
     kernels.product(product);
     product.accumulate = true;

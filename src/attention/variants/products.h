@@ -33,14 +33,13 @@ class Scratch {
   Index rows_ = 0, cols_ = 0, stride_ = 0;
 };
 
-inline const float* floats_of(const kernels::Matrix& x) { return static_cast<const float*>(x.data); }
 inline float element(const kernels::Matrix& x, Index i, Index k) {
-  return floats_of(x)[i * x.row_stride + k * x.depth_stride];
+  return x.floats()[i * x.row_stride + k * x.depth_stride];
 }
 
 // Row i, its depth numbers side by side.
 inline void copy_row(const kernels::Matrix& x, Index i, float* to) {
-  const float* from = floats_of(x) + i * x.row_stride;
+  const float* from = x.floats() + i * x.row_stride;
   if (x.depth_stride == 1)
     std::copy_n(from, x.depth, to);
   else

@@ -97,7 +97,7 @@ void RelativeBackward::weight_gradients() {
     if (scores_.skipped(key)) continue;
     const Index keys = std::min(relative_keys, sizes.kv_len - key);
     panels_.pack(transposed(rows_of(call_.in.v, spot_.b, spot_.h / sizes.group(), key, keys)));
-    kernels.product({floats_of(dout), kernels.row_tile * dout.row_stride, dout.row_stride, dout.depth_stride,
+    kernels.product({dout.floats(), kernels.row_tile * dout.row_stride, dout.row_stride, dout.depth_stride,
                      panels_.data(), kernels.column_tile * panels_.depth(), kernels.column_tile, dscores_.row(0) + key,
                      dscores_.stride(), spot_.rows, keys, panels_.depth(), false});
   }
