@@ -3,7 +3,8 @@
 //   auto outputs = regard::onnx::run({.op = "Attention", .opset = 23}, {{"Q", q}, {"K", k}, {"V", v}});
 //
 // Inputs and outputs carry the operator's formal names. Source: the ONNX
-// operator specification: Attention-23, -24 and -25, RotaryEmbedding-23.
+// operator specification: Attention-23, -24 and -25, RotaryEmbedding-23,
+// LinearAttention-27.
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@ namespace regard::onnx {
 using Tensors = std::map<std::string, AnyTensor>;
 
 // The opsets whose operators are known here; Attention and RotaryEmbedding exist
-// from 23 on.
+// from 23 on, LinearAttention from 27.
 inline constexpr Index first_opset = 23, last_opset = 27;
 
 // Operators that `run` knows.
@@ -92,5 +93,22 @@ RotaryAttributes rotary_attributes(const std::string& json);
 // and sin_cache [positions, R/2] beside position_ids [batch, length], or [batch,
 // length, R/2] without. Output: Y, shaped as X.
 Tensors rotary_embedding(const Tensors& inputs, const RotaryAttributes& attributes);
+
+// Attributes of LinearAttention.
+struct LinearAttentionAttributes {
+  Index q_num_heads = 0, kv_num_heads = 0;  // needed: how the widths split
+  double scale = 0;                         // 0: 1 / sqrt(key size)
+  std::string update_rule = "gated_delta";  // or "linear", "gated", "delta"
+  Index chunk_size = 64;                    // a hint that changes no result; tokens are taken one by one here
+};
+LinearAttentionAttributes linear_attention_attributes(const std::string& json);
+
+// LinearAttention on F64, F32, F16 or BF16 (the halves compute in float). query,
+// key and value are packed [batch, length, heads * size]; past_state [batch,
+// kv_heads, key size, value size]; decay [batch, length, kv_heads * key size or
+// kv_heads] for the gated rules; beta [batch, length, kv_heads or 1] for the
+// delta rules. Outputs: output, packed as query; present_state.
+Tensors linear_attention(const Tensors& inputs, const LinearAttentionAttributes& attributes,
+                         const std::vector<std::string>& wanted = {});
 
 }  // namespace regard::onnx

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "onnx/names.h"
+#include "onnx/types.h"
 #include "regard/attend.h"
 #include "regard/onnx.h"
 
@@ -16,10 +17,7 @@ namespace {
 
 template <class T>
 Tensor<T> numbers(const Tensors& inputs, const std::string& name) {
-  if constexpr (std::is_same_v<T, double>)
-    return to_double(inputs.at(name), "Attention: " + name);
-  else
-    return to_float(inputs.at(name), "Attention: " + name);
+  return onnx::numbers<T>(inputs.at(name), "Attention: " + name);
 }
 
 // One node with its inputs, the sizes they agree on, and what is wanted.
@@ -269,16 +267,6 @@ Tensor<T> as_inputs(Tensor<T> out, const Call& call) {
   auto joined = packed(out.template view<4>().transposed(1, 2));
   joined.reshape({out.size(0), out.size(2), out.size(1) * out.size(3)});
   return joined;
-}
-
-// Results leave in the type of Q: half precision computes in float, and
-// softmax_precision may ask for double.
-AnyTensor stored(const Tensor<float>& tensor, DType as) { return any_tensor(tensor, as); }
-AnyTensor stored(const Tensor<double>& tensor, DType as) {
-  if (as == DType::f64) return any_tensor(tensor);
-  auto rounded = Tensor<float>::uninitialised(tensor.shape());
-  for (Index i = 0; i < tensor.count(); ++i) rounded[i] = static_cast<float>(tensor[i]);
-  return any_tensor(rounded, as);
 }
 
 template <class T>

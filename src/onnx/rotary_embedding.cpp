@@ -1,5 +1,6 @@
 // ONNX RotaryEmbedding: its layouts and tables put into the words of rotate.
 #include "onnx/attributes.h"
+#include "onnx/types.h"
 #include "regard/onnx.h"
 #include "regard/rope.h"
 
@@ -9,15 +10,6 @@ namespace {
 const std::string op = "RotaryEmbedding";
 
 [[noreturn]] void refuse(const std::string& what) { throw ArgumentError(op + ": " + what); }
-
-Tensor<float> read(const AnyTensor& tensor, const std::string& name, float) {
-  return to_float(tensor, op + ": " + name);
-}
-Tensor<double> read(const AnyTensor& tensor, const std::string& name, double) {
-  return to_double(tensor, op + ": " + name);
-}
-AnyTensor stored(const Tensor<float>& tensor, DType as) { return any_tensor(tensor, as); }
-AnyTensor stored(const Tensor<double>& tensor, DType) { return any_tensor(tensor); }
 
 void check_inputs(const Tensors& inputs) {
   for (const auto& [name, tensor] : inputs)
@@ -77,7 +69,8 @@ Tensor<T> gathered(const Tensor<T>& cache, const Tensor<std::int64_t>& positions
 
 template <class T>
 RopeTable<T> table_of(const Tensors& inputs) {
-  RopeTable<T> table{read(inputs.at("cos_cache"), "cos_cache", T{}), read(inputs.at("sin_cache"), "sin_cache", T{})};
+  RopeTable<T> table{numbers<T>(inputs.at("cos_cache"), op + ": cos_cache"),
+                     numbers<T>(inputs.at("sin_cache"), op + ": sin_cache")};
   if (!inputs.contains("position_ids")) return table;
   const auto positions = to_int64(inputs.at("position_ids"), op + ": position_ids");
   if (positions.rank() != 2) refuse("position_ids " + positions.text() + " needs 2 dimensions [batch,length]");
@@ -86,7 +79,7 @@ RopeTable<T> table_of(const Tensors& inputs) {
 
 template <class T>
 Tensors compute(const Tensors& inputs, const RotaryAttributes& attributes) {
-  auto x = read(inputs.at("X"), "X", T{});
+  auto x = numbers<T>(inputs.at("X"), op + ": X");
   const auto heads = heads_of(x, attributes.num_heads);
   const auto table = table_of<T>(inputs);
   const Index rotated = attributes.rotary_embedding_dim == 0 ? heads.size(3) : attributes.rotary_embedding_dim;

@@ -29,6 +29,13 @@ const std::vector<Operator>& table() {
        [](const Node& node, const Tensors& inputs) {
          return rotary_embedding(inputs, rotary_attributes(node.attributes));
        }},
+      {"LinearAttention",
+       27,
+       {"output", "present_state"},
+       [](const Node& node) { linear_attention_attributes(node.attributes); },
+       [](const Node& node, const Tensors& inputs) {
+         return linear_attention(inputs, linear_attention_attributes(node.attributes), node.outputs);
+       }},
   };
   return all;
 }

@@ -4,6 +4,7 @@
 #include "regard/relative_bias.h"
 #include "regard/rope.h"
 #include "regard/safetensors.h"
+#include "regard/sparse_masks.h"
 
 namespace regard {
 namespace {
@@ -116,6 +117,20 @@ TEST(checkpoint_positions, relative_buckets_of_t5_and_mpnet) {
   mpnet.expect_weights({.score = relative_bias(mpnet.table)});
   const auto bias = relative_bias_tensor(encoder.table, {8, 20, true}, encoder.q.size(2), encoder.q.size(2));
   encoder.expect_weights({.bias = bias.view<4>(), .scale = 1.0f}, 8.4e-6);
+}
+
+// Blocks of 8 of 128 tokens; the drawn blocks are given for blocks of queries 1 to 14.
+TEST(checkpoint_positions, sparse_blocks_of_big_bird) {
+  const Layer layer("big_bird");
+  const auto file = read_safetensors(std::string(REGARD_TEST_DATA) + "/positions/positions.safetensors");
+  const auto given = to_int64(file.at("big_bird.blocks"), "blocks");
+  Tensor<std::int64_t> chosen({2, 16, 2});
+  for (Index h = 0; h < 2; ++h)
+    for (Index n = 0; n < 28; ++n) chosen[h * 32 + 2 + n] = given[h * 28 + n];
+  std::vector<Index> global;
+  for (Index i = 0; i < 8; ++i) global.insert(global.end(), {i, 120 + i});
+  const auto drawn = chosen_blocks(chosen, 8);
+  layer.expect_weights({.mask = block_window(8, 1) | global_tokens(global) | drawn}, 1.1e-5);
 }
 
 }  // namespace

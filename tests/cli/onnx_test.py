@@ -22,6 +22,9 @@ class Onnx(Case):
     def test_every_rotary_embedding_case_gives_its_exact_result(self):
         self.runs_cases("RotaryEmbedding", "rotary_embedding", 6)
 
+    def test_every_linear_attention_case_gives_its_exact_result(self):
+        self.runs_cases("LinearAttention", "linear_attention", 13)
+
     def runs_cases(self, operator, folder, at_least):
         folder = os.path.join(DATA, "onnx", folder)
         with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:

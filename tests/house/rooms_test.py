@@ -19,7 +19,7 @@ LEFT = {
 
 HEADERS = {
     "core": "cpu dtype error half random tensor threads view",
-    "attention": "attend instruction_set mask plan relative_attention relative_bias rope score",
+    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask performer plan reformer relative_attention relative_bias rope score sparse_masks",
     "nn": "layers loss multi_head optimizer tape transformer",
     "io": "file npy safetensors",
     "trace": "trace",

@@ -8,7 +8,7 @@ namespace {
 // Depths of one pass over a panel: what stays in the first-level cache.
 constexpr Index depth_block = 256;
 
-kernels::Product product_of(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b) {
+kernels::Product product_of(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b) {
   const kernels::Kernels& kernels = kernels::active();
   return {a.floats(),
           kernels.row_tile * a.row_stride,
@@ -37,7 +37,7 @@ void Scratch::resize(Index rows, Index cols) {
 
 void Scratch::zero() { std::fill_n(values_.begin(), rows_ * stride_, 0.0f); }
 
-void Panels::pack(const kernels::Matrix& b, float scale) {
+void PackedMatrix::pack(const kernels::Matrix& b, float scale) {
   const kernels::Kernels& kernels = kernels::active();
   depth_ = b.rows;
   cols_ = b.depth;
@@ -48,7 +48,7 @@ void Panels::pack(const kernels::Matrix& b, float scale) {
                               : kernels.pack_interleaved(transposed(b), kernels.column_tile, scale, values_.data());
 }
 
-void multiply(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b, Into into) {
+void multiply(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b, Into into) {
   const kernels::Kernels& kernels = kernels::active();
   kernels::Product product = product_of(c, first, a, b);
   product.accumulate = into == Into::sum;
@@ -63,18 +63,17 @@ void multiply(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b
   }
 }
 
-void add_visible(Scratch& c, const kernels::Matrix& a, const Panels& b, const kernels::Selection& select) {
+void add_visible(Scratch& c, const kernels::Matrix& a, const PackedMatrix& b, const kernels::Selection& select) {
   kernels::Product product = product_of(c, 0, a, b);
   product.accumulate = true;
   kernels::active().product_selected(product, select);
 }
 
-void add_where_nonzero(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b) {
+void add_where_nonzero(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b) {
   if (b.finite()) return multiply(c, first, a, b, Into::sum);
   std::vector<std::uint8_t> nonzero(static_cast<std::size_t>(a.rows * a.depth));
   for (Index i = 0; i < a.rows; ++i)
-    for (Index k = 0; k < a.depth; ++k)
-      nonzero[static_cast<std::size_t>(i * a.depth + k)] = a.floats()[i * a.row_stride + k * a.depth_stride] != 0.0f;
+    for (Index k = 0; k < a.depth; ++k) nonzero[static_cast<std::size_t>(i * a.depth + k)] = element(a, i, k) != 0.0f;
   kernels::Product product = product_of(c, first, a, b);
   product.accumulate = true;
   kernels::active().product_selected(product, {nonzero.data(), a.depth, 1});

@@ -2,6 +2,8 @@
 // and blocking around it, over scratch matrices that have room for whole vectors.
 #pragma once
 
+#include <algorithm>
+
 #include "attention/kernels/kernels.h"
 #include "regard/tensor.h"
 
@@ -31,12 +33,25 @@ class Scratch {
   Index rows_ = 0, cols_ = 0, stride_ = 0;
 };
 
+inline float element(const kernels::Matrix& x, Index i, Index k) {
+  return x.floats()[i * x.row_stride + k * x.depth_stride];
+}
+
+// Row i, its depth numbers side by side.
+inline void copy_row(const kernels::Matrix& x, Index i, float* to) {
+  const float* from = x.floats() + i * x.row_stride;
+  if (x.depth_stride == 1)
+    std::copy_n(from, x.depth, to);
+  else
+    for (Index k = 0; k < x.depth; ++k) to[k] = from[k * x.depth_stride];
+}
+
 inline kernels::Matrix transposed(const kernels::Matrix& x) {
   return {x.data, x.depth, x.rows, x.depth_stride, x.row_stride};
 }
 
 // The right-hand side of a product, packed.
-class Panels {
+class PackedMatrix {
  public:
   // b [depth, cols], times `scale`.
   void pack(const kernels::Matrix& b, float scale = 1.0f);
@@ -55,16 +70,16 @@ class Panels {
 enum class Into { fresh, sum };  // overwrite, or add to what is there
 
 // Rows [first, first + a.rows) of c (+)= a . b; a of any strides.
-void multiply(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b, Into into);
-inline void multiply(Scratch& c, const kernels::Matrix& a, const Panels& b, Into into = Into::fresh) {
+void multiply(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b, Into into);
+inline void multiply(Scratch& c, const kernels::Matrix& a, const PackedMatrix& b, Into into = Into::fresh) {
   multiply(c, 0, a, b, into);
 }
 
 // Adds a . b without the pairs (row, depth) whose `visible` byte is 0.
-void add_visible(Scratch& c, const kernels::Matrix& a, const Panels& b, const kernels::Selection& select);
+void add_visible(Scratch& c, const kernels::Matrix& a, const PackedMatrix& b, const kernels::Selection& select);
 
 // Adds a . b; where b is not all finite, zeros of a take nothing from it: a
 // hidden pair's weight is 0 and must not meet a NaN.
-void add_where_nonzero(Scratch& c, Index first, const kernels::Matrix& a, const Panels& b);
+void add_where_nonzero(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b);
 
 }  // namespace regard::detail

@@ -82,7 +82,7 @@ class RelativeScores {
   RelativeSpot spot_{};
   Range range_{};
   Scratch scores_, content_, position_, by_distance_;
-  Panels panels_;
+  PackedMatrix panels_;
   std::vector<std::uint8_t> visible_, skipped_;
 };
 

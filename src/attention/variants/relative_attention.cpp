@@ -35,7 +35,7 @@ class RelativeForward {
   RelativeScores scores_;
   RelativeSpot spot_{};
   Scratch out_, by_distance_;
-  Panels panels_;
+  PackedMatrix panels_;
   std::vector<float> max_, sum_;
   std::vector<std::uint8_t> visible_;
 };

@@ -83,7 +83,7 @@ class RelativeBackward {
   RelativeScores scores_;
   RelativeSpot spot_{};
   Scratch dk_, dv_, dscores_, by_distance_, part_, dq_;
-  Panels panels_;
+  PackedMatrix panels_;
 };
 
 // dscores_ = dout . (v + values of the distance).

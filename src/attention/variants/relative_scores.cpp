@@ -23,13 +23,16 @@ void check_table(const char* call, const char* name, const View<const T, Rank>& 
 
 // Row `row` of q plus the head's bias, scaled; with a bias only where one is given.
 void fill_rows(const RelativeCall& call, const RelativeSpot& spot, const View<const float, 2>& bias, Scratch& to) {
-  const auto& q = call.in.q;
+  const kernels::Matrix q = rows_of(call.in.q, spot.b, spot.h, spot.row, spot.rows);
   to.resize(spot.rows, call.sizes.head_dim);
-  for (Index i = 0; i < spot.rows; ++i)
+  for (Index i = 0; i < spot.rows; ++i) {
+    float* row = to.row(i);
+    copy_row(q, i, row);
     for (Index d = 0; d < call.sizes.head_dim; ++d) {
       const float add = bias.given() ? bias(table_head(bias, spot.h), d) : 0.0f;
-      to.row(i)[d] = (q(spot.b, spot.h, spot.row + i, d) + add) * call.scale;
+      row[d] = (row[d] + add) * call.scale;
     }
+  }
 }
 
 }  // namespace

@@ -126,5 +126,14 @@ keys = v3.projected([rms_norm(row[:16], v3.w[LLAMA + "kv_a_layernorm.weight"].va
 keep("deepseek_v3", v3, v3.projected(low, LLAMA + "q_b_proj"),
      [[v for h in range(HEADS) for v in key[28 * h : 28 * h + 16] + row[16:24]] for key, row in zip(keys, joint)])
 
+# Sparse blocks drawn by the other side: window, first and last block, two random ones a block of queries.
+BIRD = "encoder.layer.0.attention.self."
+bird = separate("big_bird", "big_bird-random", BIRD, None, 0, ("query", "key"), case="random_blocks")
+drawn = bird.expected["rand_attn.0"]
+result["big_bird.blocks"] = Tensor("I64", [1, *drawn.shape], [int(value) for value in drawn.values])
+for part in ("q", "k", "attentions", "blocks"):  # two heads are enough
+    whole = result["big_bird." + part]
+    result["big_bird." + part] = Tensor(whole.dtype, [1, 2, *whole.shape[2:]], whole.values[: len(whole.values) // 2])
+
 with open(OUT, "wb") as file:
     file.write(to_bytes(result))

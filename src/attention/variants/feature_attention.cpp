@@ -1,0 +1,257 @@
+// Forward pass of attention through features: the state of all keys, blocks of
+// queries against it, and the causal blocks in which pairs meet one by one.
+#include "attention/variants/feature_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "attention/call.h"
+#include "regard/error.h"
+#include "regard/threads.h"
+
+namespace regard::detail {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// A maximum to subtract: 0 where there is no key yet.
+float reference_of(float max) { return max == minus_infinity ? 0.0f : max; }
+
+// exp of every element, which is 0 or less.
+void exponentiate(Scratch& x, Index rows) {
+  const std::vector<float> zeros(static_cast<std::size_t>(rows), 0.0f), ones(static_cast<std::size_t>(rows), 1.0f);
+  kernels::active().weights({x.row(0), x.stride(), rows, x.cols()}, zeros.data(), ones.data());
+}
+
+void check_key_mask(const char* name, const LinearOptions& options, const Sizes& sizes) {
+  const auto& mask = options.key_mask;
+  if (!mask.given()) return;
+  if ((mask.size(0) != 1 && mask.size(0) != sizes.batch) || mask.size(1) != sizes.kv_len)
+    throw ArgumentError(std::string(name) + ": key_mask " + mask.text() +
+                        " needs [batch or 1,kv_len] = " + shape_text(Shape{sizes.batch, sizes.kv_len}));
+}
+
+}  // namespace
+
+FeatureCall make_feature_call(const char* name, const LinearInputs& inputs, const LinearOptions& options,
+                              const FeatureMap& map) {
+  const Sizes sizes = check_shapes(name, inputs.q.sizes(), inputs.k.sizes(), inputs.v.sizes());
+  AttendOptions known;
+  known.q_start = options.q_start;
+  check_options(name, sizes, known);
+  check_key_mask(name, options, sizes);
+  return {sizes, inputs.q, inputs.k, inputs.v, options, map};
+}
+
+void check_feature_backward(const char* name, const FeatureCall& call, const View<const float, 4>& dout,
+                            const LinearResult<float>& forward) {
+  const Sizes& sizes = call.sizes;
+  const Shape out{sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim};
+  check_equal(name, "dout", shape_of(dout), out);
+  check_equal(name, "forward.out", forward.out.shape(), out);
+  check_equal(name, "forward.normaliser", forward.normaliser.shape(), {sizes.batch, sizes.q_heads, sizes.q_len});
+}
+
+void FeatureState::reset(Index features, Index value_dim) {
+  sums.resize(features, value_dim + 1);
+  sums.zero();
+  max.assign(static_cast<std::size_t>(features), minus_infinity);
+}
+
+kernels::Matrix KeyBlock::rows() const { return rows_of(call_.k, b_, kv_head_, key_, count_); }
+
+void KeyBlock::load(Index b, Index kv_head, Index key, Index count, FeatureState& state) {
+  b_ = b;
+  kv_head_ = kv_head;
+  key_ = key;
+  count_ = count;
+  const Index dim = call_.sizes.value_dim;
+  features_.resize(count, call_.map.count());
+  values_.resize(count, dim + 1);
+  if (count == 0) return;
+  call_.map.map(rows(), features_);
+  const kernels::Matrix values = rows_of(call_.v, b, kv_head, key, count);
+  const float nothing = call_.map.gives_exponents() ? minus_infinity : 0.0f;
+  for (Index j = 0; j < count; ++j) {
+    const bool present = call_.has_key(b, key + j);
+    if (!present) std::fill_n(features_.row(j), features_.cols(), nothing);
+    present ? copy_row(values, j, values_.row(j)) : void(std::fill_n(values_.row(j), dim, 0.0f));
+    values_.row(j)[dim] = present ? 1.0f : 0.0f;
+  }
+  if (call_.map.gives_exponents()) raise(state);
+}
+
+void KeyBlock::raise(FeatureState& state) {
+  const Index features = features_.cols();
+  std::vector<float> before = state.max;
+  for (Index j = 0; j < count_; ++j)
+    for (Index f = 0; f < features; ++f) {
+      float& max = state.max[static_cast<std::size_t>(f)];
+      max = features_.row(j)[f] > max ? features_.row(j)[f] : max;
+    }
+  for (Index f = 0; f < features; ++f) {
+    const float was = before[static_cast<std::size_t>(f)], now = state.max[static_cast<std::size_t>(f)];
+    if (was == now) continue;
+    const float factor = std::exp(was - now);
+    for (Index d = 0; d < state.sums.cols(); ++d) state.sums.row(f)[d] *= factor;
+  }
+  for (Index j = 0; j < count_; ++j)
+    for (Index f = 0; f < features; ++f) features_.row(j)[f] -= reference_of(state.max[static_cast<std::size_t>(f)]);
+  exponentiate(features_, count_);
+}
+
+void KeyBlock::add_to(FeatureState& state) {
+  if (count_ == 0) return;
+  panels_.pack(values_.matrix());
+  multiply(state.sums, transposed(features_.matrix()), panels_, Into::sum);
+}
+
+void load_queries(const FeatureCall& call, const kernels::Matrix& rows, const FeatureState& state, Scratch& features) {
+  features.resize(rows.rows, call.map.count());
+  call.map.map(rows, features);
+  if (!call.map.gives_exponents()) return;
+  for (Index i = 0; i < rows.rows; ++i)
+    for (Index f = 0; f < features.cols(); ++f)
+      features.row(i)[f] += reference_of(state.max[static_cast<std::size_t>(f)]);
+  // Every row relative to its own maximum: numerator and denominator share it.
+  std::vector<float> max(static_cast<std::size_t>(rows.rows), minus_infinity), sum(max.size());
+  kernels::active().softmax_step({{features.row(0), features.stride(), rows.rows, features.cols()},
+                                  max.data(),
+                                  sum.data(),
+                                  nullptr,
+                                  nullptr,
+                                  0,
+                                  0});
+}
+
+void keep_causal(Scratch& pairs, Index rows, Index first_query, Index first_key, Index keys) {
+  for (Index i = 0; i < rows; ++i) {
+    const Index end = std::clamp<Index>(first_query + i + 1 - first_key, 0, keys);
+    std::fill(pairs.row(i) + end, pairs.row(i) + keys, 0.0f);
+  }
+}
+
+QueryRows queries_at(const FeatureCall& call, Index b, Index first) {
+  const Index begin = std::clamp<Index>(first - call.q_start(b), 0, call.sizes.q_len);
+  const Index end = std::clamp<Index>(first + feature_block - call.q_start(b), begin, call.sizes.q_len);
+  return {begin, end - begin};
+}
+
+namespace {
+
+// One thread's work on one key head and the query heads that share it.
+class FeatureForward {
+ public:
+  FeatureForward(const FeatureCall& call, LinearResult<float>& result) : call_(call), result_(result), keys_(call) {}
+
+  void run(Index b, Index kv_head, FeatureState& state) {
+    b_ = b;
+    kv_head_ = kv_head;
+    call_.options.causal ? causal(state) : bidirectional(state);
+  }
+
+ private:
+  void bidirectional(FeatureState& state) {
+    const Sizes& sizes = call_.sizes;
+    for (Index key = 0; key < sizes.kv_len; key += feature_block) {
+      keys_.load(b_, kv_head_, key, std::min(feature_block, sizes.kv_len - key), state);
+      keys_.add_to(state);
+    }
+    sums_.pack(state.sums.matrix());
+    for (Index h = first_head(); h < first_head() + sizes.group(); ++h)
+      for (Index row = 0; row < sizes.q_len; row += feature_block)
+        meet_state(h, {row, std::min(feature_block, sizes.q_len - row)}, state);
+  }
+
+  // Blocks of positions in order: queries meet the state of all earlier blocks
+  // and, pair by pair, the keys of their own.
+  void causal(FeatureState& state) {
+    const Sizes& sizes = call_.sizes;
+    for (Index position = 0; position < call_.q_start(b_) + sizes.q_len; position += feature_block) {
+      const Index keys = std::clamp<Index>(sizes.kv_len - position, 0, feature_block);
+      keys_.load(b_, kv_head_, std::min(position, sizes.kv_len), keys, state);
+      const QueryRows rows = queries_at(call_, b_, position);
+      if (rows.count > 0) {
+        sums_.pack(state.sums.matrix());
+        values_.pack(keys_.values().matrix());
+        features_.pack(transposed(keys_.features().matrix()));
+        for (Index h = first_head(); h < first_head() + sizes.group(); ++h) meet_state_and_block(h, rows, state);
+      }
+      keys_.add_to(state);
+    }
+  }
+
+  Index first_head() const { return kv_head_ * call_.sizes.group(); }
+
+  void meet_state(Index h, const QueryRows& rows, const FeatureState& state) {
+    load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state, queries_);
+    out_.resize(rows.count, call_.sizes.value_dim + 1);
+    multiply(out_, queries_.matrix(), sums_);
+    write(h, rows);
+  }
+
+  void meet_state_and_block(Index h, const QueryRows& rows, const FeatureState& state) {
+    load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state, queries_);
+    out_.resize(rows.count, call_.sizes.value_dim + 1);
+    multiply(out_, queries_.matrix(), sums_);
+    pairs_.resize(rows.count, keys_.count());
+    multiply(pairs_, queries_.matrix(), features_);
+    keep_causal(pairs_, rows.count, call_.q_start(b_) + rows.row, keys_.first(), keys_.count());
+    add_where_nonzero(out_, 0, pairs_.matrix(), values_);
+    write(h, rows);
+  }
+
+  void write(Index h, const QueryRows& rows) {
+    const Index dim = call_.sizes.value_dim;
+    const Index first = (b_ * call_.sizes.q_heads + h) * call_.sizes.q_len + rows.row;
+    for (Index i = 0; i < rows.count; ++i) {
+      const float* from = out_.row(i);
+      const float sum = from[dim], factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+      result_.normaliser[first + i] = sum;
+      float* to = result_.out.data() + (first + i) * dim;
+      for (Index d = 0; d < dim; ++d) to[d] = sum == 0.0f ? 0.0f : from[d] * factor;
+    }
+  }
+
+  const FeatureCall& call_;
+  LinearResult<float>& result_;
+  KeyBlock keys_;
+  Index b_ = 0, kv_head_ = 0;
+  Scratch queries_, out_, pairs_;
+  PackedMatrix sums_, values_, features_;
+};
+
+// Every key head with its state, which `state_of` gives.
+template <class F>
+LinearResult<float> run_heads(const FeatureCall& call, F state_of) {
+  const Sizes& sizes = call.sizes;
+  LinearResult<float> result{Tensor<float>({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
+                             Tensor<float>({sizes.batch, sizes.q_heads, sizes.q_len})};
+  std::vector<std::optional<FeatureForward>> workers(static_cast<std::size_t>(threads()));
+  parallel_items(sizes.batch * sizes.kv_heads, [&](Index item, int thread) {
+    auto& worker = workers[static_cast<std::size_t>(thread)];
+    if (!worker) worker.emplace(call, result);
+    worker->run(item / sizes.kv_heads, item % sizes.kv_heads, state_of(item, thread));
+  });
+  return result;
+}
+
+}  // namespace
+
+LinearResult<float> feature_attend(const FeatureCall& call) {
+  std::vector<FeatureState> states(static_cast<std::size_t>(threads()));
+  return run_heads(call, [&](Index, int thread) -> FeatureState& {
+    FeatureState& state = states[static_cast<std::size_t>(thread)];
+    state.reset(call.map.count(), call.sizes.value_dim);
+    return state;
+  });
+}
+
+LinearResult<float> feature_step(const FeatureCall& call, std::vector<FeatureState>& states) {
+  return run_heads(call, [&](Index item, int) -> FeatureState& { return states[static_cast<std::size_t>(item)]; });
+}
+
+}  // namespace regard::detail

@@ -1,0 +1,166 @@
+// Forward pass and reference of the Reformer.
+#include "regard/reformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/variants/reformer.h"
+#include "regard/error.h"
+#include "regard/threads.h"
+
+namespace regard {
+namespace detail {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// One head: rounds add to each token's running maximum, sum and values.
+class ReformerForward {
+ public:
+  ReformerForward(const ReformerCall& call, ReformerResult<float>& result, Index head)
+      : call_(call),
+        result_(result),
+        b_(head / call.sizes.q_heads),
+        h_(head % call.sizes.q_heads),
+        rounds_(sorted_rounds(result.buckets.data() + head * call.options.rounds * call.sizes.q_len, call.sizes.q_len,
+                              call.options)),
+        chunk_(call, rounds_) {
+    const auto tokens = static_cast<std::size_t>(call.sizes.q_len);
+    max_.assign(tokens, minus_infinity);
+    sum_.assign(tokens, 0.0f);
+    out_.resize(call.sizes.q_len, call.sizes.value_dim);
+    out_.zero();
+  }
+
+  void run() {
+    SortedHead head;
+    for (std::size_t round = 0; round < rounds_.size(); ++round) {
+      sort_head(call_, b_, h_, rounds_[round], head);
+      for (Index chunk = 0; chunk < call_.chunk_count(); ++chunk) meet(round, chunk, head);
+    }
+    write();
+  }
+
+ private:
+  void meet(std::size_t round, Index chunk, const SortedHead& head) {
+    chunk_.compute(b_, round, chunk, head);
+    const Index rows = chunk_.rows();
+    std::vector<float> max(static_cast<std::size_t>(rows), minus_infinity), sum(max.size(), 0.0f);
+    kernels::active().softmax_step({chunk_.tile(), max.data(), sum.data(), nullptr, nullptr, 0, 0});
+    part_.resize(rows, call_.sizes.value_dim);
+    part_.zero();
+    panels_.pack(head.values.matrix(chunk_.first_key(), chunk_.keys()));
+    add_where_nonzero(part_, 0, chunk_.scores().matrix(0, rows), panels_);
+    for (Index i = 0; i < rows; ++i)
+      merge(rounds_[round].order[static_cast<std::size_t>(chunk_.first_row() + i)], max[static_cast<std::size_t>(i)],
+            sum[static_cast<std::size_t>(i)], part_.row(i));
+  }
+
+  // A part's maximum, sum and values join those of the token.
+  void merge(Index token, float max, float sum, const float* values) {
+    if (max == minus_infinity && sum == 0.0f) return;
+    float &known_max = max_[static_cast<std::size_t>(token)], &known_sum = sum_[static_cast<std::size_t>(token)];
+    const float top = std::max(max, known_max), old_factor = std::exp(known_max - top), factor = std::exp(max - top);
+    for (Index d = 0; d < call_.sizes.value_dim; ++d)
+      out_.row(token)[d] = out_.row(token)[d] * old_factor + values[d] * factor;
+    known_sum = known_sum * old_factor + sum * factor;
+    known_max = top;
+  }
+
+  void write() {
+    const Index len = call_.sizes.q_len, dim = call_.sizes.value_dim;
+    const Index first = (b_ * call_.sizes.q_heads + h_) * len;
+    for (Index token = 0; token < len; ++token) {
+      const float sum = sum_[static_cast<std::size_t>(token)];
+      float* to = result_.out.data() + (first + token) * dim;
+      // Who meets nobody attends to itself, with the one weight of 1.
+      const bool alone = sum == 0.0f && call_.is_real(b_, token);
+      result_.lse[first + token] = alone         ? own_score(token)
+                                   : sum == 0.0f ? minus_infinity
+                                                 : max_[static_cast<std::size_t>(token)] + std::log(sum);
+      for (Index d = 0; d < dim; ++d)
+        to[d] = alone ? call_.v(b_, h_, token, d) : sum == 0.0f ? 0.0f : out_.row(token)[d] / sum;
+    }
+  }
+
+  // scale qk . qk / |qk|
+  float own_score(Index token) const {
+    double square = 0;
+    for (Index d = 0; d < call_.sizes.head_dim; ++d)
+      square += std::pow(static_cast<double>(call_.qk(b_, h_, token, d)), 2);
+    return call_.scale * static_cast<float>(std::sqrt(square));
+  }
+
+  const ReformerCall& call_;
+  ReformerResult<float>& result_;
+  Index b_, h_;
+  std::vector<HashRound> rounds_;
+  ChunkScores chunk_;
+  std::vector<float> max_, sum_;
+  Scratch out_, part_;
+  PackedMatrix panels_;
+};
+
+}  // namespace
+}  // namespace detail
+
+ReformerResult<float> reformer_attend(View<const float, 4> qk, View<const float, 4> v, const ReformerOptions& options) {
+  const auto sizes = detail::check_reformer("reformer_attend", qk.sizes(), v.sizes(), options);
+  const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(sizes.head_dim));
+  const detail::ReformerCall call{sizes, qk, v, options, static_cast<float>(scale)};
+  ReformerResult<float> result{Tensor<float>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
+                               Tensor<float>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len}),
+                               reformer_buckets(qk, options)};
+  parallel_items(sizes.batch * sizes.q_heads,
+                 [&](Index head, int) { detail::ReformerForward(call, result, head).run(); });
+  return result;
+}
+
+namespace reference {
+
+ReformerResult<double> reformer_attend(View<const double, 4> qk, View<const double, 4> v,
+                                       const Tensor<std::int32_t>& buckets, const ReformerOptions& options) {
+  const auto s = detail::check_reformer("reference::reformer_attend", qk.sizes(), v.sizes(), options);
+  detail::check_equal("reference::reformer_attend", "buckets", buckets.shape(),
+                      {s.batch, s.q_heads, options.rounds, s.q_len});
+  const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+  ReformerResult<double> result{Tensor<double>({s.batch, s.q_heads, s.q_len, s.value_dim}),
+                                Tensor<double>({s.batch, s.q_heads, s.q_len}), buckets};
+  const auto out = result.out.view<4>();
+  const auto score = [&](Index b, Index h, Index i, Index j) {
+    double product = 0, square = 0;
+    for (Index d = 0; d < s.head_dim; ++d) {
+      product += qk(b, h, i, d) * qk(b, h, j, d);
+      square += qk(b, h, j, d) * qk(b, h, j, d);
+    }
+    return square == 0 ? 0 : scale * product / std::sqrt(square);
+  };
+  const auto real = [&](Index b, Index token) {
+    const auto& mask = options.key_mask;
+    return !mask.given() || mask(mask.size(0) == 1 ? 0 : b, token) != 0;
+  };
+  for (Index n = 0; n < result.lse.count(); ++n) {
+    const Index i = n % s.q_len, h = n / s.q_len % s.q_heads, b = n / s.q_len / s.q_heads;
+    const auto rounds =
+        detail::sorted_rounds(buckets.data() + n / s.q_len * options.rounds * s.q_len, s.q_len, options);
+    std::vector<Index> met;
+    for (Index j = 0; j < s.q_len && real(b, i); ++j) {
+      bool meets = false;
+      for (const auto& round : rounds)
+        meets |= detail::meet(round, static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
+      if (meets && j != i && real(b, j) && !(options.causal && j > i)) met.push_back(j);
+    }
+    if (met.empty() && real(b, i)) met.push_back(i);
+    double total = 0;
+    for (Index j : met) total += std::exp(score(b, h, i, j));
+    result.lse[n] = std::log(total);
+    for (Index j : met)
+      for (Index d = 0; d < s.value_dim; ++d) out(b, h, i, d) += std::exp(score(b, h, i, j)) / total * v(b, h, j, d);
+  }
+  return result;
+}
+
+}  // namespace reference
+
+}  // namespace regard

@@ -1,0 +1,192 @@
+// Hashing, sorting and the scores of a chunk.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "attention/call.h"
+#include "attention/variants/reformer.h"
+#include "regard/error.h"
+#include "regard/random.h"
+#include "regard/threads.h"
+
+namespace regard {
+namespace detail {
+namespace {
+
+constexpr float hidden = -std::numeric_limits<float>::infinity();
+constexpr Index hash_rows = 256;  // tokens hashed at a time
+
+// R of one head and round, [head_dim, buckets / 2].
+Tensor<float> rotation(const ReformerOptions& options, Index head_dim, Index stream) {
+  Tensor<float> matrix({head_dim, options.buckets / 2});
+  Random random(options.seed, static_cast<std::uint64_t>(stream));
+  for (float& value : matrix.values()) value = static_cast<float>(random.normal());
+  return matrix;
+}
+
+// The index of the largest among x and -x.
+std::int32_t largest_of_both_signs(const float* x, Index count) {
+  Index best = 0;
+  float largest = hidden;
+  for (Index i = 0; i < 2 * count; ++i) {
+    const float value = i < count ? x[i] : -x[i - count];
+    if (value > largest) {
+      largest = value;
+      best = i;
+    }
+  }
+  return static_cast<std::int32_t>(best);
+}
+
+}  // namespace
+
+Sizes check_reformer(const char* name, const std::array<Index, 4>& qk, const std::array<Index, 4>& v,
+                     const ReformerOptions& options) {
+  const Sizes sizes = check_shapes(name, qk, qk, v);
+  const auto refuse = [&](const std::string& what) { throw ArgumentError(std::string(name) + ": " + what); };
+  if (options.buckets < 1 || (options.buckets > 1 && options.buckets % 2 != 0))
+    refuse("buckets must be even (a bucket is a direction or its opposite) or 1, got " +
+           std::to_string(options.buckets));
+  if (options.rounds < 1) refuse("rounds must be at least 1, got " + std::to_string(options.rounds));
+  if (options.chunk < 1) refuse("chunk must be at least 1, got " + std::to_string(options.chunk));
+  constexpr Index most = std::numeric_limits<std::int32_t>::max();
+  if (sizes.q_len > most || options.buckets >= most) refuse("lengths and buckets must be below 2^31");
+  if (options.scale && !std::isfinite(*options.scale)) refuse("scale is not finite");
+  const auto& mask = options.key_mask;
+  if (mask.given() && ((mask.size(0) != 1 && mask.size(0) != sizes.batch) || mask.size(1) != sizes.q_len))
+    refuse("key_mask " + mask.text() + " needs [batch or 1,len] = " + shape_text(Shape{sizes.batch, sizes.q_len}));
+  return sizes;
+}
+
+std::vector<HashRound> sorted_rounds(const std::int32_t* buckets, Index len, const ReformerOptions& options) {
+  std::vector<HashRound> rounds(static_cast<std::size_t>(options.rounds));
+  for (HashRound& round : rounds) {
+    round.buckets.assign(buckets, buckets + len);
+    buckets += len;
+    // Counting sort; stable, so positions stay in order within a bucket.
+    std::vector<std::int32_t> next(static_cast<std::size_t>(options.buckets + 2));
+    for (std::int32_t bucket : round.buckets) ++next[static_cast<std::size_t>(bucket) + 1];
+    for (std::size_t n = 1; n < next.size(); ++n) next[n] += next[n - 1];
+    round.order.resize(static_cast<std::size_t>(len));
+    round.chunks.resize(static_cast<std::size_t>(len));
+    for (std::int32_t token = 0; token < len; ++token) {
+      const std::int32_t at = next[static_cast<std::size_t>(round.buckets[static_cast<std::size_t>(token)])]++;
+      round.order[static_cast<std::size_t>(at)] = token;
+      round.chunks[static_cast<std::size_t>(token)] = static_cast<std::int32_t>(at / options.chunk);
+    }
+  }
+  return rounds;
+}
+
+void sort_head(const ReformerCall& call, Index b, Index h, const HashRound& round, SortedHead& head) {
+  const Index len = call.sizes.q_len, dim = call.sizes.head_dim, value_dim = call.sizes.value_dim;
+  const kernels::Matrix qk = rows_of(call.qk, b, h, 0, len), v = rows_of(call.v, b, h, 0, len);
+  head.queries.resize(len, dim);
+  head.keys.resize(len, dim);
+  head.values.resize(len, value_dim);
+  for (Index at = 0; at < len; ++at) {
+    const Index token = round.order[static_cast<std::size_t>(at)];
+    float *query = head.queries.row(at), *key = head.keys.row(at), *value = head.values.row(at);
+    if (!call.is_real(b, token)) {
+      std::fill_n(query, dim, 0.0f);
+      std::fill_n(key, dim, 0.0f);
+      std::fill_n(value, value_dim, 0.0f);
+      continue;
+    }
+    copy_row(qk, token, query);
+    copy_row(v, token, value);
+    double square = 0;
+    for (Index d = 0; d < dim; ++d) square += static_cast<double>(query[d]) * static_cast<double>(query[d]);
+    const float inverse = square == 0 ? 0.0f : static_cast<float>(1 / std::sqrt(square));
+    for (Index d = 0; d < dim; ++d) {
+      key[d] = query[d] * inverse;
+      query[d] *= call.scale;
+    }
+  }
+}
+
+void ChunkScores::compute(Index b, std::size_t round, Index chunk, const SortedHead& head) {
+  const Index size = call_.options.chunk, len = call_.sizes.q_len;
+  first_row_ = chunk * size;
+  rows_ = std::min(size, len - first_row_);
+  first_key_ = std::max<Index>(0, first_row_ - size);
+  keys_ = first_row_ + rows_ - first_key_;
+  scores_.resize(rows_, keys_);
+  panels_.pack(transposed(head.keys.matrix(first_key_, keys_)));
+  multiply(scores_, head.queries.matrix(first_row_, rows_), panels_);
+  hide_and_count(b, round);
+}
+
+void ChunkScores::hide_and_count(Index b, std::size_t round) {
+  const auto& order = rounds_[round].order;
+  const auto gather = [&](std::vector<std::int32_t>& to, const std::vector<std::int32_t> HashRound::*which) {
+    to.clear();
+    for (const HashRound& one : rounds_)
+      for (Index j = 0; j < keys_; ++j)
+        to.push_back((one.*which)[static_cast<std::size_t>(order[static_cast<std::size_t>(first_key_ + j)])]);
+  };
+  gather(key_buckets_, &HashRound::buckets);
+  gather(key_chunks_, &HashRound::chunks);
+  std::vector<float> logarithms{0.0f};
+  for (std::size_t n = 1; n <= rounds_.size(); ++n) logarithms.push_back(std::log(static_cast<float>(n)));
+  for (Index i = 0; i < rows_; ++i) {
+    const std::int32_t token = order[static_cast<std::size_t>(first_row_ + i)];
+    const bool real = call_.is_real(b, token);
+    count_meetings(token, round);
+    float* row = scores_.row(i);
+    for (Index j = 0; j < keys_; ++j) {
+      const std::int32_t key = order[static_cast<std::size_t>(first_key_ + j)];
+      const std::int32_t meetings = meetings_[static_cast<std::size_t>(j)];
+      const bool seen = meetings > 0 && real && key != token && !(call_.options.causal && key > token);
+      row[j] = seen ? row[j] - logarithms[static_cast<std::size_t>(meetings)] : hidden;
+    }
+  }
+}
+
+// meetings_[j]: rounds in which the token meets key j; 0 unless they do in this one.
+void ChunkScores::count_meetings(std::int32_t token, std::size_t round) {
+  meetings_.assign(static_cast<std::size_t>(keys_), 0);
+  for (std::size_t r = 0; r < rounds_.size(); ++r) {
+    const std::int32_t bucket = rounds_[r].buckets[static_cast<std::size_t>(token)];
+    const std::int32_t chunk = rounds_[r].chunks[static_cast<std::size_t>(token)];
+    const std::int32_t* buckets = key_buckets_.data() + static_cast<Index>(r) * keys_;
+    const std::int32_t* chunks = key_chunks_.data() + static_cast<Index>(r) * keys_;
+    for (Index j = 0; j < keys_; ++j)
+      meetings_[static_cast<std::size_t>(j)] +=
+          (buckets[j] == bucket) & (chunks[j] <= chunk) & (chunks[j] >= chunk - 1);
+  }
+  const std::int32_t bucket = rounds_[round].buckets[static_cast<std::size_t>(token)];
+  const std::int32_t* buckets = key_buckets_.data() + static_cast<Index>(round) * keys_;
+  for (Index j = 0; j < keys_; ++j) meetings_[static_cast<std::size_t>(j)] *= buckets[j] == bucket;
+}
+
+}  // namespace detail
+
+Tensor<std::int32_t> reformer_buckets(View<const float, 4> qk, const ReformerOptions& options) {
+  const auto sizes = detail::check_reformer("reformer_buckets", qk.sizes(), qk.sizes(), options);
+  const detail::ReformerCall call{sizes, qk, {}, options, 1.0f};
+  const Index len = sizes.q_len, half = options.buckets / 2;
+  Tensor<std::int32_t> buckets({sizes.batch, sizes.q_heads, options.rounds, len});
+  parallel_items(sizes.batch * sizes.q_heads, [&](Index item, int) {
+    const Index b = item / sizes.q_heads, h = item % sizes.q_heads;
+    detail::PackedMatrix packed_rotation;
+    detail::Scratch turned;
+    for (Index r = 0; r < options.rounds; ++r) {
+      std::int32_t* to = buckets.data() + (item * options.rounds + r) * len;
+      const auto matrix = detail::rotation(options, sizes.head_dim, h * options.rounds + r);
+      packed_rotation.pack({matrix.data(), sizes.head_dim, half, half, 1});
+      for (Index first = 0; first < len; first += detail::hash_rows) {
+        const Index rows = std::min(detail::hash_rows, len - first);
+        turned.resize(rows, half);
+        if (half > 0) detail::multiply(turned, detail::rows_of(qk, b, h, first, rows), packed_rotation);
+        for (Index i = 0; i < rows; ++i)
+          to[first + i] = !call.is_real(b, first + i) ? static_cast<std::int32_t>(options.buckets)
+                                                      : detail::largest_of_both_signs(turned.row(i), half);
+      }
+    }
+  });
+  return buckets;
+}
+
+}  // namespace regard
