@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "regard/mask.h"
+#include "regard/observe.h"
 #include "regard/score.h"
 #include "regard/tensor.h"
 #include "regard/view.h"
@@ -59,30 +60,6 @@ struct Dropout {
   std::uint64_t seed = 0;
 };
 
-// The stages of a score: times scale; after a leading soft cap (equal to
-// `scaled` without one); after modifiers, bias and mask (-inf where hidden);
-// after the softmax, before dropout.
-enum class Stage { scaled, capped, masked, weights };
-
-// A rectangle of one head's scores or weights, wanted exactly.
-struct Rectangle {
-  Index batch = 0;
-  Index head = 0;
-  Index row = 0;
-  Index rows = 0;
-  Index key = 0;
-  Index keys = 0;
-  Stage stage = Stage::weights;
-};
-
-// What to report besides the output. Asking changes no bit of anything else.
-struct Observe {
-  bool lse = false;                        // [batch, q_heads, q_len], natural logarithm, sink included
-  bool entropy = false;                    // [batch, q_heads, q_len], nats, of the weights over keys
-  bool weights = false;                    // [batch, q_heads, q_len, kv_len]: quadratic memory, by request only
-  std::vector<Rectangle> rectangles = {};  // each becomes [rows, keys]
-};
-
 template <class T>
 struct BasicAttendOptions {
   Mask mask = {};
@@ -98,19 +75,15 @@ struct BasicAttendOptions {
 using AttendOptions = BasicAttendOptions<float>;
 
 template <class T>
-struct BasicAttendResult {
+struct BasicAttendResult : BasicObservations<T> {
   Tensor<T> out;  // [batch, q_heads, q_len, value_dim]
-  Tensor<T> lse;  // the following are empty unless asked for
-  Tensor<T> entropy;
-  Tensor<T> weights;
-  std::vector<Tensor<T>> rectangles;
 };
 using AttendResult = BasicAttendResult<float>;
 
 // Throws ArgumentError naming both sides and both shapes when sizes disagree,
 // head_dim is 0, q_heads is not a multiple of kv_heads, a bias or mask does not
-// broadcast, a soft cap does not come first, or score modifiers would see
-// positions of 2^31 and more.
+// broadcast, a soft cap does not come first, score modifiers would see positions
+// of 2^31 and more, or what to observe lies outside.
 AttendResult attend(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                     const AttendOptions& options = {});
 

@@ -146,7 +146,7 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
     result.lse = Tensor<float>::uninitialised({call.sizes.batch, call.sizes.q_heads, call.sizes.q_len});
     for (Index i = 0; i < result.lse.count(); ++i) result.lse[i] = log_sum_exp(rows, i);
   }
-  if (observe.weights || !observe.rectangles.empty()) observe_scores(call, rows, result);
+  observe_scores(call, rows, result);
 }
 
 }  // namespace
@@ -196,6 +196,7 @@ AttendResult run_forward(Call& call, View<float, 4> out) {
   const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
+  if (call.options.observe.row_max) rows.largest_score = Tensor<float>::uninitialised(shape);
   if (is_decoding(call))
     run_decode(call, rows, out);
   else if (is_short(call))
@@ -205,6 +206,7 @@ AttendResult run_forward(Call& call, View<float, 4> out) {
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);
+  result.row_max = std::move(rows.largest_score);
   return result;
 }
 

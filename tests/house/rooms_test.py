@@ -19,7 +19,7 @@ LEFT = {
 
 HEADERS = {
     "core": "cpu dtype error half random tensor threads view",
-    "attention": "attend instruction_set mask plan score",
+    "attention": "attend instruction_set mask observe plan score",
     "nn": "layers loss multi_head optimizer tape transformer",
     "io": "file npy safetensors",
     "trace": "trace",

@@ -9,6 +9,7 @@
 #include "attention/kernels/decode-inl.h"
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
+#include "attention/kernels/observe-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"
 #include "hwy/highway.h"
@@ -73,6 +74,11 @@ const Kernels* Table() {
                              RunAnySoftmaxStep,
                              RunSoftmaxGradient,
                              RunWeights,
+                             ColumnSums,
+                             ColumnMaxima,
+                             DiagonalSums,
+                             DistanceSums,
+                             FindAbove,
                              RunHide,
                              RunMarkVisible,
                              RunAddBias,
