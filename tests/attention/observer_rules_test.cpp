@@ -104,22 +104,23 @@ TEST(observers, top_keys_of_equal_weights_are_the_lower_ones) {
   });
 }
 
-TEST(observers, top_keys_rank_all_keys_and_fill_up_with_none) {
+// Bit for bit those of the sorted weights, however many are asked for.
+TEST(observers, top_keys_are_the_first_of_all_keys_ranked) {
   on_each_instruction_set([] {
-    const auto in = random_inputs({.q_len = 30, .kv_len = 200});
-    const auto got = attend(in.q, in.k, in.v, {.mask = causal(), .observe = {.top_k = 203, .weights = true}});
-    for (Index i = 0; i < 30; ++i) {
-      const auto weights = row_of(got.weights, i);
-      std::vector<Index> order(200);
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-        return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
-      });
-      for (Index n = 0; n < 203; ++n) {
-        const bool there = n < 171 + i;
-        EXPECT_EQ(got.top_keys[i * 203 + n], there ? order[static_cast<std::size_t>(n)] : -1);
-        EXPECT_EQ(got.top_weights[i * 203 + n],
-                  there ? weights[static_cast<std::size_t>(order[static_cast<std::size_t>(n)])] : 0.0f);
+    const auto in = random_inputs({.q_len = 30, .kv_len = 400});
+    for (const Index count : {1, 2, 16, 17, 40, 403}) {
+      const auto got = attend(in.q, in.k, in.v, {.mask = causal(), .observe = {.top_k = count, .weights = true}});
+      for (Index i = 0; i < 30; ++i) {
+        const auto weights = row_of(got.weights, i);
+        const auto weight = [&](Index key) { return weights[static_cast<std::size_t>(key)]; };
+        std::vector<Index> order(400);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return weight(a) > weight(b); });
+        for (Index n = 0; n < count; ++n) {
+          const Index key = n < 371 + i ? order[static_cast<std::size_t>(n)] : -1;
+          ASSERT_EQ(got.top_keys[i * count + n], key) << count;
+          ASSERT_EQ(got.top_weights[i * count + n], key < 0 ? 0.0f : weight(key)) << count;
+        }
       }
     }
   });

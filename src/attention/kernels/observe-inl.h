@@ -104,14 +104,12 @@ void DistanceSums(const Tile& weights, float distance0, float* sums) {
   for (; i < weights.rows; ++i) SumDistances<1>(weights, i, distance0, sums);
 }
 
-// One bit a lane.
+// One bit a lane. Read in the bytes they were written in, or the load waits.
 HWY_INLINE std::uint64_t BitsAbove(V values, V low) {
   const D d;
-  std::uint8_t bytes[8] = {};
-  std::uint64_t bits;
+  std::uint8_t bytes[8];
   hn::StoreMaskBits(d, hn::Gt(values, low), bytes);
-  __builtin_memcpy(&bits, bytes, 8);
-  return bits;
+  return kLanes <= 8 ? bytes[0] : bytes[0] | std::uint64_t{bytes[1]} << 8;
 }
 
 Index FindAbove(const float* row, Index keys, float limit, std::int32_t* found) {

@@ -21,8 +21,17 @@ Ranked ranked(float weight, Index key) {
 float weight_of(Ranked one) { return std::bit_cast<float>(static_cast<std::uint32_t>(one >> 32)); }
 Index key_of(Ranked one) { return one == 0 ? -1 : static_cast<Index>(last_key - static_cast<std::uint32_t>(one)); }
 
-// Puts `one` in place of the lowest of a heap, which lies first.
+// Up to here a sorted list beats a heap: no branch to guess wrong.
+constexpr Index short_list = 16;
+
+// Puts `one`, which is larger, in place of the lowest of a heap, which lies
+// first. A short heap is sorted.
 void replace_lowest(Ranked* heap, Index count, Ranked one) {
+  if (count <= short_list) {
+    for (Index n = 0; n + 1 < count; ++n) heap[n] = std::min(heap[n + 1], std::max(heap[n], one));
+    heap[count - 1] = std::max(heap[count - 1], one);
+    return;
+  }
   Index at = 0;
   for (Index child = 1; child < count; child = 2 * at + 1) {
     child += child + 1 < count && heap[child + 1] < heap[child];
@@ -78,14 +87,12 @@ class TopKeys final : public Observer {
   bool is_number(Index row) const { return !std::isnan(rows_.sum[row]); }
 
   // A weight that at least `count_` keys of a row exceed, 0 where none is known.
-  // It spares a row's first tile most of its detours: cut in columns, of whose
-  // largest weights the one of rank `count_` is just above it.
+  // It spares a row's first tile most of its detours: cut in `count_` columns, of
+  // whose largest weights it is just below the smallest.
   float limit_of(float* row, Index keys, float* scratch) const {
-    const Index columns = kernels::padded(2 * count_, 16);
-    if (2 * columns > keys) return 0.0f;
-    call_.kernels.column_maxima({row, columns, keys / columns, columns}, scratch);
-    std::nth_element(scratch, scratch + count_ - 1, scratch + columns, std::greater<>());
-    const float reached = scratch[count_ - 1];
+    if (2 * count_ > keys) return 0.0f;
+    call_.kernels.column_maxima({row, count_, keys / count_, count_}, scratch);
+    const float reached = *std::min_element(scratch, scratch + count_);
     return reached > 0.0f ? std::nextafter(reached, 0.0f) : 0.0f;
   }
 
