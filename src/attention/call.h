@@ -103,10 +103,11 @@ void cap_scores(const Call& call, const kernels::Tile& scores);
 
 // What a forward pass knows about each row, [batch, q_heads, q_len].
 struct RowStatistics {
-  Tensor<float> max, sum, spread;  // spread is empty unless entropy was asked for; sums include no sink
+  Tensor<float> max, sum, spread;    // spread is empty unless entropy was asked for; sums include no sink
+  Tensor<float> largest_score = {};  // empty unless asked for; no sink
 };
 
-// Fills in result.weights and result.rectangles.
+// Fills in what observing asks for beyond statistics of rows.
 void observe_scores(const Call& call, const RowStatistics& rows, AttendResult& result);
 
 }  // namespace regard::detail

@@ -164,7 +164,7 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
     result.lse = Tensor<float>::uninitialised({call.sizes.batch, call.sizes.q_heads, call.sizes.q_len});
     for (Index i = 0; i < result.lse.count(); ++i) result.lse[i] = log_sum_exp(rows, i);
   }
-  if (observe.weights || !observe.rectangles.empty()) observe_scores(call, rows, result);
+  observe_scores(call, rows, result);
 }
 
 }  // namespace
@@ -209,6 +209,7 @@ AttendResult run_forward(Call& call, const OutputView& out) {
   const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
+  if (call.options.observe.row_max) rows.largest_score = Tensor<float>::uninitialised(shape);
   if (is_decoding(call))
     run_decode(call, rows, out);
   else if (is_short(call))
@@ -218,6 +219,7 @@ AttendResult run_forward(Call& call, const OutputView& out) {
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);
+  result.row_max = std::move(rows.largest_score);
   return result;
 }
 
@@ -239,8 +241,7 @@ BasicAttendResult<T> attend_as(const View<const T, 4>& q, const InputView& k, co
   const auto& sizes = call.sizes;
   auto out = Tensor<T>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim});
   AttendResult seen = detail::run_forward(call, out);
-  return {std::move(out), std::move(seen.lse), std::move(seen.entropy), std::move(seen.weights),
-          std::move(seen.rectangles)};
+  return {std::move(static_cast<BasicObservations<float>&>(seen)), std::move(out)};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "attention/kernels/dropout-inl.h"
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
+#include "attention/kernels/observe-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"
 #include "attention/kernels/storage-inl.h"
@@ -77,6 +78,11 @@ const Kernels* Table() {
                              RunAnySoftmaxStep,
                              RunSoftmaxGradient,
                              RunWeights,
+                             ColumnSums,
+                             ColumnMaxima,
+                             DiagonalSums,
+                             DistanceSums,
+                             FindAbove,
                              RunHide,
                              RunMarkVisible,
                              RunAddBias,
