@@ -102,6 +102,8 @@ const Kernels* Table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <strings.h>
+
 #include <atomic>
 #include <cstdlib>
 
@@ -140,7 +142,7 @@ const std::vector<Choice>& choices() {
 
 const Kernels* find(const std::string& name) {
   for (const Choice& choice : choices())
-    if (name == choice.table->name) return choice.table;
+    if (strcasecmp(name.c_str(), choice.table->name) == 0) return choice.table;
   std::string known;
   for (const Choice& choice : choices()) known += (known.empty() ? "" : ", ") + std::string(choice.table->name);
   throw ArgumentError("instruction set '" + name + "' can't run here; this processor has: " + known);
