@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "checks.h"
 #include "commands.h"
 #include "regard/attend.h"
 #include "regard/plan.h"
@@ -28,7 +29,11 @@ struct Arguments {
   std::optional<double> scale;
   std::optional<double> softcap;
   std::string dtype;  // empty: that of q
-  bool lse = false, weights = false, grad = false, explain = false;
+  bool lse = false, grad = false, explain = false;
+  // What to look at; ranges and sizes as they were written.
+  bool row_max = false, entropy = false, distance = false, key_mass = false, diagonals = false, weights = false;
+  Index top_k = 0;
+  std::string queries, pool;
 };
 
 const std::vector<std::string> known_names{"q",    "k",    "v",          "k_scales", "v_scales", "bias",
@@ -160,18 +165,47 @@ Inputs<T> read_inputs(const TensorFile& file, const Arguments& arguments) {
   return in;
 }
 
-Index whole_number(const std::string& text, const std::string& window) {
-  Index number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < -1)
-    throw UsageError("--window needs L,R with whole numbers from -1 (open) up, such as 255,0; got '" + window + "'");
-  return number;
+// "255,0" as two numbers; nothing where it is not two whole numbers from `least`
+// up with `between` in the middle.
+std::optional<std::pair<Index, Index>> two_numbers(const std::string& text, char between, Index least) {
+  std::pair<Index, Index> numbers;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, numbers.first);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != between) return {};
+  const auto second = std::from_chars(first.ptr + 1, end, numbers.second);
+  if (second.ec != std::errc{} || second.ptr != end || std::min(numbers.first, numbers.second) < least) return {};
+  return numbers;
 }
 
 Mask window_from(const std::string& text) {
-  const std::size_t comma = text.find(',');
-  const std::string right = comma == std::string::npos ? "" : text.substr(comma + 1);
-  return window(whole_number(text.substr(0, comma), text), whole_number(right, text));
+  const auto sides = two_numbers(text, ',', -1);
+  if (!sides)
+    throw UsageError("--window needs L,R with whole numbers from -1 (open) up, such as 255,0; got '" + text + "'");
+  return window(sides->first, sides->second);
+}
+
+Observe observe_from(const Arguments& arguments) {
+  Observe observe{.lse = arguments.lse || arguments.grad,
+                  .entropy = arguments.entropy,
+                  .row_max = arguments.row_max,
+                  .distance = arguments.distance,
+                  .top_k = arguments.top_k,
+                  .weights = arguments.weights};
+  if (arguments.key_mass) observe.key_mass = QueryRange{};
+  if (!arguments.queries.empty()) {
+    const auto range = two_numbers(arguments.queries, ',', 0);
+    if (!range)
+      throw UsageError("--queries needs BEGIN,END with whole numbers, such as 0,16; got '" + arguments.queries + "'");
+    observe.key_mass = QueryRange{range->first, range->second};
+  }
+  if (!arguments.pool.empty()) {
+    const auto size = two_numbers(arguments.pool, 'x', 1);
+    if (!size)
+      throw UsageError("--pool needs RxC with whole numbers from 1 up, such as 64x64; got '" + arguments.pool + "'");
+    observe.pooled_sum = observe.pooled_max = MapSize{size->first, size->second};
+  }
+  if (arguments.diagonals) observe.diagonals = OffsetRange{};
+  return observe;
 }
 
 Mask boolean_from(const Tensor<std::uint8_t>& allowed, const std::string& path) {
@@ -198,7 +232,7 @@ BasicAttendOptions<T> options_from(const Arguments& arguments, const Inputs<T>& 
   if (arguments.align == "top-left") options.q_start = top_left();
   options.kv_lengths = in.kv_lengths.values();
   options.sink = in.sink.values();
-  options.observe = {.lse = arguments.lse || arguments.grad, .weights = arguments.weights};
+  options.observe = observe_from(arguments);
   return options;
 }
 
@@ -271,6 +305,28 @@ std::string plan_text(const Inputs<double>&, const reference::Options&) {
   return "kernel      the reference: plain loops in double precision, no tiles\n";
 }
 
+template <class T>
+void write_observations(const Arguments& arguments, const BasicObservations<T>& seen, TensorFile& written) {
+  const auto write = [&](bool asked, const char* name, const auto& tensor) {
+    if (asked) written.tensors[name] = any_tensor(tensor);
+  };
+  write(arguments.lse, "lse", seen.lse);
+  write(arguments.row_max, "row_max", seen.row_max);
+  write(arguments.entropy, "entropy", seen.entropy);
+  write(arguments.distance, "distance", seen.distance);
+  write(arguments.top_k > 0, "top_keys", seen.top_keys);
+  write(arguments.top_k > 0, "top_weights", seen.top_weights);
+  write(arguments.key_mass, "key_mass", seen.key_mass);
+  write(!arguments.pool.empty(), "pooled_sum", seen.pooled_sum);
+  write(!arguments.pool.empty(), "pooled_max", seen.pooled_max);
+  write(arguments.weights, "weights", seen.weights);
+  if (!arguments.diagonals) return;
+  Tensor<Index> offsets({seen.diagonal_mass.size(2)});
+  for (Index n = 0; n < offsets.count(); ++n) offsets[n] = seen.first_offset + n;
+  write(true, "diagonal_mass", seen.diagonal_mass);
+  write(true, "diagonal_offsets", offsets);
+}
+
 // With --explain the plan comes first on stdout; without an OUT it is all.
 template <class T>
 TensorFile compute(const TensorFile& file, const Arguments& arguments) {
@@ -282,8 +338,7 @@ TensorFile compute(const TensorFile& file, const Arguments& arguments) {
   if (arguments.out.empty()) return written;
   const auto before = forward(in, options);
   written.tensors["out"] = before.out;
-  if (arguments.lse) written.tensors["lse"] = any_tensor(before.result.lse);
-  if (arguments.weights) written.tensors["weights"] = any_tensor(before.result.weights);
+  write_observations<T>(arguments, before.result, written);
   if (!arguments.grad) return written;
   const auto gradients = backward(in, before, options, written);
   if (in.has_bias) written.tensors["dbias"] = any_tensor(gradients.dbias);
@@ -295,6 +350,7 @@ void run(const Arguments& arguments) {
   if (arguments.out.empty() && !arguments.explain)
     throw UsageError("--out is required: name the safetensors file to write with -o OUT.safetensors");
   if (!arguments.window.empty()) window_from(arguments.window);
+  observe_from(arguments);
   if (arguments.scale && !std::isfinite(*arguments.scale)) throw UsageError("--scale must be a finite number");
   const TensorFile file = read_safetensors(arguments.in);
   check_names(file);
@@ -311,6 +367,25 @@ std::string check_softcap(const std::string& text) {
   double cap = 0;
   return CLI::detail::lexical_cast(text, cap) && cap > 0 && std::isfinite(cap) ? ""
                                                                                : "needs a number above 0, got " + text;
+}
+
+void add_observers(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--lse", arguments.lse, "Write lse, the log-sum-exp of every row, too");
+  command.add_flag("--row-max", arguments.row_max, "Write row_max, the largest score that each query sees");
+  command.add_flag("--entropy", arguments.entropy, "Write entropy, that of each query's weights, in nats");
+  command.add_flag("--distance", arguments.distance, "Write distance, how far each query looks on average");
+  command.add_option("--top-k", arguments.top_k, "Write top_keys and top_weights: the K largest of each query")
+      ->check(at_least(1))
+      ->type_name("K");
+  auto* mass = command.add_flag("--key-mass", arguments.key_mass, "Write key_mass, what each key receives");
+  command.add_option("--queries", arguments.queries, "Count queries BEGIN to END - 1 in key_mass, no others")
+      ->needs(mass)
+      ->type_name("BEGIN,END");
+  command.add_option("--pool", arguments.pool, "Write pooled_sum and pooled_max: all weights as a map of R x C cells")
+      ->type_name("RxC");
+  command.add_flag("--diagonals", arguments.diagonals,
+                   "Write diagonal_mass, the weight at each offset query - key, and diagonal_offsets");
+  command.add_flag("--weights", arguments.weights, "Write weights [batch,q_heads,q_len,kv_len] too");
 }
 
 }  // namespace
@@ -340,8 +415,7 @@ void add_attend(CLI::App& program) {
                   "f64 (the reference), f32, bf16 or f16: what q, k, v and dout are rounded to; default: as stored")
       ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}))
       ->type_name("TYPE");
-  command.add_flag("--lse", arguments->lse, "Write lse, the log-sum-exp of every row, too");
-  command.add_flag("--weights", arguments->weights, "Write weights [batch,q_heads,q_len,kv_len] too");
+  add_observers(command, *arguments);
   command.add_flag("--grad", arguments->grad, "Write dq, dk, dv, dbias, dsink for the given dout (and dlse)");
   command.add_flag("--explain", arguments->explain, "Print what the kernels will do: tiles, coverage, threads, memory");
   add_threads_option(command);

@@ -8,7 +8,6 @@
 
 #include "commands.h"
 #include "regard/model.h"
-#include "regard/text_width.h"
 
 namespace regard::cli {
 namespace {
@@ -19,21 +18,11 @@ struct Arguments {
   bool skip_bad = false, json = false;
 };
 
-// Better now, with the name of the pair, than on the way.
-void check_lengths(const Arguments& a, const Model& model, const Dataset& data) {
-  for (std::size_t i = 0; i < data.examples.size(); ++i) {
-    const Example& example = data.examples[i];
-    if (static_cast<Index>(example.source.size()) > model.config.max_length)
-      throw ArgumentError(fmt::format("{}, pair number {}, \"{}\": has {} symbols, the model takes up to {}", a.data,
-                                      i + 1, cut_text(example.text, 40), example.source.size(),
-                                      model.config.max_length));
-  }
-}
-
 void evaluate(const Arguments& a) {
   const Model model = load_model(a.model);
-  const Dataset data = read_tsv(a.data, {.words = model.words, .skip_bad = a.skip_bad});
-  check_lengths(a, model, data);
+  // A right answer may be longer than any the model can give.
+  const LengthLimits longest{.source = model.config.max_length};
+  const Dataset data = read_tsv(a.data, {.words = model.words, .skip_bad = a.skip_bad, .longest = longest});
   const ErrorCounts counts = evaluate_answers(model, group_references(data), {.beam = a.beam});
   if (a.json) {
     const nlohmann::ordered_json report{{"model", a.model},
@@ -69,7 +58,7 @@ void add_eval(CLI::App& program) {
   command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and count them");
+  command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and sources too long for the model, and count them");
   command.add_flag("--json", a->json, "Print a JSON object");
   add_threads_option(command);
   set_example(command, "  regard eval --model models/phonemes --data data/cmudict/test.tsv --beam 5");

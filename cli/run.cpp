@@ -1,5 +1,5 @@
 // regard run: what a model answers to a text.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "model_folder.h"
+#include "notes.h"
 #include "regard/model.h"
 #include "regard/text_width.h"
 
@@ -22,12 +23,6 @@ struct Arguments {
   bool json = false;
 };
 
-std::string joined(const std::vector<std::string>& symbols) {
-  std::string text;
-  for (const std::string& symbol : symbols) text += (text.empty() ? "" : " ") + symbol;
-  return text;
-}
-
 // The ids of text `number`, counted from 0; what is wrong with it names it.
 std::vector<std::int64_t> source_ids(const Model& model, const Arguments& a, std::size_t number,
                                      std::vector<std::string>& strangers) {
@@ -39,9 +34,6 @@ std::vector<std::int64_t> source_ids(const Model& model, const Arguments& a, std
     throw ArgumentError(name + ": " + error.what());
   }
   if (ids.empty()) throw UsageError(name + " is empty");
-  if (static_cast<Index>(ids.size()) > model.config.max_length)
-    throw ArgumentError(fmt::format("{}, \"{}\", has {} symbols, the model takes up to {}", name,
-                                    cut_text(a.texts[number], 40), ids.size(), model.config.max_length));
   return ids;
 }
 
@@ -57,14 +49,13 @@ void run(const Arguments& a) {
     report.push_back({{"text", a.texts[i]},
                       {"output", symbols},
                       {"log_probability", answers[i].log_probability},
+                      {"truncated", answers[i].truncated},
                       {"unknown", strangers[i]}});
     if (a.json) continue;
     // The line's own tab and newline are the only ones.
-    const std::string text = printable(a.texts[i]);
-    fmt::print("{}\t{}\n", text, printable(joined(symbols)));
-    if (!strangers[i].empty())
-      fmt::print(stderr, "regard run: the model does not know {} in \"{}\"; read as {}\n",
-                 printable(joined(strangers[i])), text, Vocabulary::specials()[Vocabulary::unknown]);
+    fmt::print("{}\t{}\n", printable(a.texts[i]), printable(fmt::format("{}", fmt::join(symbols, " "))));
+    note_unknown("run", a.texts[i], strangers[i]);
+    note_truncated("run", a.texts[i], answers[i]);
   }
   if (a.json) fmt::print("{}\n", report.dump(2));
 }

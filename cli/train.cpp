@@ -124,7 +124,8 @@ Trainer start(Arguments& a) {
   }
   if (std::filesystem::exists(a.out + "/training.json") || std::filesystem::exists(a.out + "/model.json"))
     throw UsageError(a.out + " holds a run already: give --resume to go on with it, or another --out");
-  const TsvOptions options{.words = a.words, .skip_bad = a.skip_bad, .longest = a.sizes.max_length};
+  const Index longest = a.sizes.max_length;
+  const TsvOptions options{.words = a.words, .skip_bad = a.skip_bad, .longest = {longest, longest}};
   return Trainer(a.out, a.training, a.sizes, read_part(a.train, "training", options),
                  read_part(a.dev, "development", options), a.words, a.name);
 }

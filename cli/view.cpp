@@ -1,5 +1,5 @@
 // regard view: what attends to what, in the terminal, as a figure or as JSON.
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "model_folder.h"
+#include "notes.h"
 #include "regard/figure.h"
 #include "regard/file.h"
 #include "regard/model.h"
@@ -76,21 +77,14 @@ std::optional<Index> head_number(const std::string& head) {
   return number;
 }
 
-std::string joined(const std::vector<std::string>& symbols, std::size_t first, std::size_t last) {
-  std::string text;
-  for (std::size_t i = first; i < last; ++i) text += (text.empty() ? "" : " ") + symbols[i];
-  return text;
-}
-
 Trace trace_of(const Arguments& a, const Model& model, const std::string& text) {
   std::vector<std::string> strangers;
   const auto ids = model.source_ids(text, &strangers);
   if (ids.empty()) throw UsageError("the text is empty");
-  if (!strangers.empty())
-    fmt::print(stderr, "regard view: the model does not know {} in \"{}\"; read as {}\n",
-               printable(joined(strangers, 0, strangers.size())), printable(text),
-               Vocabulary::specials()[Vocabulary::unknown]);
-  return record_trace(model, text, answer(model, {ids}, {.beam = a.beam}).front().symbols);
+  const Hypothesis found = answer(model, {ids}, {.beam = a.beam}).front();
+  note_unknown("view", text, strangers);
+  note_truncated("view", text, found);
+  return record_trace(model, text, found.symbols);
 }
 
 std::vector<Trace> traces(const Arguments& a) {
@@ -139,8 +133,10 @@ std::string terminal_text(Arguments a, const Trace& trace) {
   const ColourDepth depth = terminal_depth();
   std::string text;
   if (!trace.produced.empty())
-    text += fmt::format("{}  ->  {}\n\n", printable(joined(trace.source, 0, trace.source.size())),
-                        printable(joined(trace.produced, 0, trace.produced.size() - 1)));
+    text += terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(trace.source, " "),
+                                         fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
+                             width) +
+            "\n";
   ScreenOptions screen{.width = width,
                        .depth = depth,
                        .layer = a.layer,
@@ -151,7 +147,7 @@ std::string terminal_text(Arguments a, const Trace& trace) {
   if (a.kinds.size() <= 1) text += terminal_first_screen(trace, screen) + "\n";
   if (a.head.empty()) a.head = "all";
   for (AttentionKind kind : kinds_of(a, trace)) {
-    text += fmt::format("{}, layer {}\n", kind_title(kind), layer_of(a, trace, kind));
+    text += terminal_wrapped(fmt::format("{}, layer {}", kind_title(kind), layer_of(a, trace, kind)), width);
     text += terminal_heat_maps(maps_of(a, trace, kind), {.width = width, .depth = depth}) + "\n";
   }
   return text;
@@ -304,8 +300,10 @@ void add_looks(CLI::App& command, Arguments& a) {
       ->check(CLI::IsMember({"auto", "linear", "lift", "log"}))
       ->capture_default_str();
   command.add_option("--width", a.width, "Columns to use (default: the terminal's, 100 in a pipe)")
-      ->check(CLI::Range(20, 10000));
-  command.add_option("--inches", a.inches, "Width of a figure: 3.25 is one column of a paper, 6.75 both")
+      ->check(CLI::Range(narrowest_terminal, 10000));
+  command
+      .add_option("--inches", a.inches,
+                  "Width of a figure, more where its labels need it: 3.25 is one column of a paper, 6.75 both")
       ->check(between(1, 100))
       ->capture_default_str();
   command.add_flag("--lines", a.lines, "Figure of lines between queries and keys instead of a matrix");

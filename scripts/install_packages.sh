@@ -14,16 +14,28 @@ packages="
   $*
 "
 
+# A line for each architecture that a package is there for.
+installed() {
+  dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
 missing=""
 for package in $packages; do
-  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$state" = "installed" ] || missing="$missing $package"
+  installed "$package" || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 
+# What sudo runs sees nothing of this environment: `env` behind it sets its own.
+run="env DEBIAN_FRONTEND=noninteractive"
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo > /dev/null; then
+    echo "install_packages: no sudo here: run as root: apt-get install$missing" >&2
+    exit 1
+  fi
+  run="sudo $run"
+fi
+
 echo "installing:$missing"
-run=""
-[ "$(id -u)" = 0 ] || run="sudo"
-export DEBIAN_FRONTEND=noninteractive
-$run apt-get update -qq
-$run apt-get install -y -qq --no-install-recommends $missing
+# A machine that has just started may be busy with updates of its own: wait for them.
+$run apt-get update -qq -o Acquire::Retries=3
+$run apt-get install -y -qq --no-install-recommends -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 $missing

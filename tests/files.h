@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "regard/error.h"
+#include "refusal.h"
 
 namespace regard::testing {
 
@@ -44,27 +44,6 @@ inline std::string bytes_of(const std::string& path) {
 
 inline void write_bytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-// The message of the E that `body` must throw: one line.
-template <class E, class F>
-std::string message_of(F body) {
-  try {
-    body();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    return text;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another kind of error: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
 }
 
 // `body` must throw a FileError of one line that names the file and says `part`.

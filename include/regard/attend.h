@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "regard/mask.h"
+#include "regard/observe.h"
 #include "regard/score.h"
 #include "regard/storage.h"
 #include "regard/tensor.h"
@@ -60,30 +61,6 @@ struct Dropout {
   std::uint64_t seed = 0;
 };
 
-// The stages of a score: times scale; after a leading soft cap (equal to
-// `scaled` without one); after modifiers, bias and mask (-inf where hidden);
-// after the softmax, before dropout.
-enum class Stage { scaled, capped, masked, weights };
-
-// A rectangle of one head's scores or weights, wanted exactly.
-struct Rectangle {
-  Index batch = 0;
-  Index head = 0;
-  Index row = 0;
-  Index rows = 0;
-  Index key = 0;
-  Index keys = 0;
-  Stage stage = Stage::weights;
-};
-
-// What to report besides the output. Asking changes no bit of anything else.
-struct Observe {
-  bool lse = false;                        // [batch, q_heads, q_len], natural logarithm, sink included
-  bool entropy = false;                    // [batch, q_heads, q_len], nats, of the weights over keys
-  bool weights = false;                    // [batch, q_heads, q_len, kv_len]: quadratic memory, by request only
-  std::vector<Rectangle> rectangles = {};  // each becomes [rows, keys]
-};
-
 template <class T>
 struct BasicAttendOptions {
   Mask mask = {};
@@ -103,12 +80,8 @@ template <class T>
 using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 template <class T>
-struct BasicAttendResult {
-  Tensor<T> out;             // [batch, q_heads, q_len, value_dim]
-  Tensor<Statistic<T>> lse;  // the following are empty unless asked for
-  Tensor<Statistic<T>> entropy;
-  Tensor<Statistic<T>> weights;
-  std::vector<Tensor<Statistic<T>>> rectangles;
+struct BasicAttendResult : BasicObservations<Statistic<T>> {
+  Tensor<T> out;  // [batch, q_heads, q_len, value_dim]
 };
 using AttendResult = BasicAttendResult<float>;
 
@@ -119,7 +92,7 @@ using AttendResult = BasicAttendResult<float>;
 // Throws ArgumentError naming both sides and both shapes when sizes disagree,
 // head_dim is 0, q_heads is not a multiple of kv_heads, a bias or mask does not
 // broadcast, a soft cap does not come first, score modifiers would see positions
-// of 2^31 and more, or q is int8.
+// of 2^31 and more, q is int8, or what to observe lies outside.
 AttendResult attend(View<const float, 4> q, const InputView& k, const InputView& v, const AttendOptions& options = {});
 BasicAttendResult<BFloat16> attend(View<const BFloat16, 4> q, const InputView& k, const InputView& v,
                                    const AttendOptions& options = {});

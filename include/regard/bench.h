@@ -12,7 +12,10 @@
 
 namespace regard {
 
-enum class BenchKind { forward, backward, decode, observe };
+// observe_rows: forward with log-sum-exp, entropy and row maximum. observe_all:
+// with every observer but the full weights: also the distance, 8 top keys, mass
+// by key and by offset, the map pooled to 64 x 64, two whole rows of weights.
+enum class BenchKind { forward, backward, decode, observe_rows, observe_all };
 
 // What comes between q . k and the softmax.
 enum class BenchVariant {

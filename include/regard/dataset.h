@@ -15,10 +15,19 @@ struct Example {
   std::vector<std::string> target;
 };
 
+// Most symbols of a source, and of a target with its end; 0: any number.
+struct LengthLimits {
+  Index source = 0, target = 0;
+};
+
+// What a model takes must be known before the work begins: throws ArgumentError
+// for a pair that is longer.
+void refuse_longer(const Example& example, const LengthLimits& longest);
+
 struct TsvOptions {
   bool words = false;     // see source_symbols
   bool skip_bad = false;  // count bad lines instead of refusing the file
-  Index longest = 0;      // most symbols of a source, and of a target with its end; 0 = any number
+  LengthLimits longest = {};
 };
 
 struct Dataset {

@@ -12,7 +12,8 @@ namespace regard {
 
 struct Hypothesis {
   std::vector<std::int64_t> symbols;  // without begin and end
-  double log_probability = 0;         // of the symbols and the end
+  double log_probability = 0;         // of the symbols and, where it came, the end
+  bool truncated = false;             // at the most symbols there may be: the end did not come
 };
 
 struct DecodingOptions {

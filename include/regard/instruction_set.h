@@ -13,8 +13,8 @@ std::vector<std::string> instruction_sets();
 // The one in use.
 std::string instruction_set();
 
-// Forces one of instruction_sets() for the whole process ("" goes back to the
-// best). Not to be called while attention runs. Throws ArgumentError, listing
+// Forces one of instruction_sets(), in any case, for the whole process ("" goes
+// back to the best). Not to be called while attention runs. Throws ArgumentError, listing
 // the names, for one this processor can't run.
 void set_instruction_set(const std::string& name);
 

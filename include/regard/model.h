@@ -22,7 +22,8 @@ struct Model {
 
   // A fresh network for these vocabularies.
   void make_network(std::uint64_t seed);
-  // The source's ids, and the symbols the model does not know, in order.
+  // The source's ids, and the symbols the model does not know, in order. Throws
+  // ArgumentError for a text that is longer than the model takes.
   std::vector<std::int64_t> source_ids(const std::string& text, std::vector<std::string>* unknown = nullptr) const;
   std::vector<std::string> target_symbols(const std::vector<std::int64_t>& ids) const;
 };

@@ -23,6 +23,8 @@ struct TerminalFacts {
 // None for pipes, NO_COLOR and dumb terminals.
 ColourDepth colour_depth(const TerminalFacts& facts);
 
+constexpr int narrowest_terminal = 20;  // columns; what is made for fewer takes as many
+
 struct TerminalOptions {
   int width = 80;                         // columns; pictures never exceed it
   ColourDepth depth = ColourDepth::none;  // none: numbers, or characters where numbers don't fit
@@ -39,12 +41,15 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const TerminalO
 // All heads of a kind, a line of pictures a layer as far as the width permits.
 std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& options = {});
 
+// Plain text as lines of at most `width` columns.
+std::string terminal_wrapped(const std::string& text, int width);
+
 // What a trace holds, one line for layers of one kind and shape:
 // "cross-attention: layers 0 to 3, 4 heads, 8 queries × 9 keys".
 std::string terminal_contents(const Trace& trace);
 
 struct ScreenOptions {
-  int width = 80;  // at least 48 are used
+  int width = 80;  // below 48 the table of keys has fewer columns
   ColourDepth depth = ColourDepth::none;
   // Defaults: cross-attention where the trace has it, else decoder, else encoder.
   std::optional<AttentionKind> kind = {};

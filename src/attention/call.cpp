@@ -86,6 +86,22 @@ void store_zeros(const OutputView& to, const Spot& rows) {
   }
 }
 
+void ask_for_rows(const kernels::Matrix& rows) {
+  constexpr Index line = 64;
+  if (rows.depth_stride != 1) return;
+  const Index element = kernels::stored_bytes(rows.dtype);
+  for (Index i = 0; i < rows.rows; ++i) {
+    const char* row = static_cast<const char*>(rows.data) + i * rows.row_stride * element;
+    for (Index at = 0; at < rows.depth * element; at += line) __builtin_prefetch(row + at, 0, 2);
+  }
+}
+
+void ask_for_bias(const Call& call, const Spot& next) {
+  if (!call.bias.given() || call.bias.stride(2) == 0) return;
+  ask_for_rows(
+      {&call.bias(next.b, next.h, next.row, next.key), next.rows, next.keys, call.bias.stride(2), call.bias.stride(3)});
+}
+
 void drop_weights(const Call& call, const Spot& spot, const kernels::Tile& weights) {
   if (call.options.dropout.p > 0) call.kernels.dropout(weights, dropout_spot(call.options.dropout, spot));
 }

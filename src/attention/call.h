@@ -90,6 +90,11 @@ struct PanelCoverage;
 void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                    std::uint8_t* scratch, const ModifierInputs* inputs = nullptr);
 
+// Bring nearer what will be read soon: the bias of a tile, whose rows are short
+// pieces of long ones, which hardware does not foresee; rows of k or v.
+void ask_for_bias(const Call& call, const Spot& next);
+void ask_for_rows(const kernels::Matrix& rows);
+
 // Weights times their dropout factors, if there is dropout.
 void drop_weights(const Call& call, const Spot& spot, const kernels::Tile& weights);
 
@@ -98,10 +103,11 @@ void cap_scores(const Call& call, const kernels::Tile& scores);
 
 // What a forward pass knows about each row, [batch, q_heads, q_len].
 struct RowStatistics {
-  Tensor<float> max, sum, spread;  // spread is empty unless entropy was asked for; sums include no sink
+  Tensor<float> max, sum, spread;    // spread is empty unless entropy was asked for; sums include no sink
+  Tensor<float> largest_score = {};  // empty unless asked for; no sink
 };
 
-// Fills in result.weights and result.rectangles.
+// Fills in what observing asks for beyond statistics of rows.
 void observe_scores(const Call& call, const RowStatistics& rows, AttendResult& result);
 
 }  // namespace regard::detail

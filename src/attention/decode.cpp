@@ -147,7 +147,10 @@ void DecodeSplit::drop(const kernels::Tile& weights, Index key) {
 void merge(const Partial& into, const Partial& other, Index rows, Index width) {
   for (Index i = 0; i < rows; ++i) {
     const float top = std::max(into.max[i], other.max[i]);
-    if (top == -infinity) continue;
+    if (top == -infinity) {
+      into.sum[i] += other.sum[i];  // 0, or NaN where all that is visible is NaN
+      continue;
+    }
     const auto factor = [&](float max) { return max == -infinity ? 0.0f : std::exp(max - top); };
     const auto moved = [&](const Partial& part) {
       const float f = factor(part.max[i]);

@@ -63,6 +63,7 @@ class ForwardBlock {
 
   void pack_queries();
   void meet_keys(Index key, Index keys);
+  void ask_for_next(const Spot& tile, Index next_key) const;
   void meet_chunk(const Spot& tile, const PanelCoverage& panels);
   void add_values(const kernels::Tile& weights, const Spot& tile, Index first, const std::uint8_t* visible);
   void finish(const OutputView& out);
@@ -81,16 +82,32 @@ void ForwardBlock::pack_queries() {
   start_rows(rows_, at(0), count_);
 }
 
+// Only what some row of the block sees is packed.
 void ForwardBlock::meet_keys(Index key, Index keys) {
-  if (call_.options.mask.coverage(mask_block(call_, spot(0, count_, key, keys))) == Coverage::none) return;
+  const Spot block = seen_panels(call_, spot(0, count_, key, keys)).within(spot(0, count_, key, keys));
+  if (block.keys == 0) return;
   const Index group = call_.kv_head(h_);
-  kernels_.pack_interleaved(rows_of(call_.k, b_, group, key, keys), kernels_.column_tile, call_.scale, memory_.keys);
-  values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, key, keys), 1.0f, memory_.values);
+  kernels_.pack_interleaved(rows_of(call_.k, b_, group, block.key, block.keys), kernels_.column_tile, call_.scale,
+                            memory_.keys);
+  values_finite_ = kernels_.pack_panels(rows_of(call_.v, b_, group, block.key, block.keys), 1.0f, memory_.values);
   for (Index chunk = 0; chunk < count_; chunk += call_.tiling.chunk_rows) {
-    const Spot tile = spot(chunk, std::min(call_.tiling.chunk_rows, count_ - chunk), key, keys);
+    const Spot tile = spot(chunk, std::min(call_.tiling.chunk_rows, count_ - chunk), block.key, block.keys);
+    ask_for_next(tile, key + call_.tiling.key_block);
     const PanelCoverage panels = seen_panels(call_, tile);
     if (panels.keys > 0) meet_chunk(tile, panels);
   }
+}
+
+// Brings nearer what will be read after this tile: the bias of the next chunk,
+// and the chunk's share of the keys and values that are packed next.
+void ForwardBlock::ask_for_next(const Spot& tile, Index next_key) const {
+  const Index chunk = tile.row - row_, left = count_ - chunk - tile.rows;
+  ask_for_bias(call_, {b_, h_, tile.row + tile.rows, std::min(tile.rows, left), tile.key, tile.keys});
+  const Index keys = std::min(call_.tiling.key_block, call_.length(b_) - next_key);
+  const Index begin = std::max<Index>(0, keys) * chunk / count_,
+              end = std::max<Index>(0, keys) * (chunk + tile.rows) / count_;
+  ask_for_rows(rows_of(call_.k, b_, call_.kv_head(h_), next_key + begin, end - begin));
+  ask_for_rows(rows_of(call_.v, b_, call_.kv_head(h_), next_key + begin, end - begin));
 }
 
 void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
@@ -147,7 +164,7 @@ void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
     result.lse = Tensor<float>::uninitialised({call.sizes.batch, call.sizes.q_heads, call.sizes.q_len});
     for (Index i = 0; i < result.lse.count(); ++i) result.lse[i] = log_sum_exp(rows, i);
   }
-  if (observe.weights || !observe.rectangles.empty()) observe_scores(call, rows, result);
+  observe_scores(call, rows, result);
 }
 
 }  // namespace
@@ -192,6 +209,7 @@ AttendResult run_forward(Call& call, const OutputView& out) {
   const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
+  if (call.options.observe.row_max) rows.largest_score = Tensor<float>::uninitialised(shape);
   if (is_decoding(call))
     run_decode(call, rows, out);
   else if (is_short(call))
@@ -201,6 +219,7 @@ AttendResult run_forward(Call& call, const OutputView& out) {
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);
+  result.row_max = std::move(rows.largest_score);
   return result;
 }
 
@@ -222,8 +241,7 @@ BasicAttendResult<T> attend_as(const View<const T, 4>& q, const InputView& k, co
   const auto& sizes = call.sizes;
   auto out = Tensor<T>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim});
   AttendResult seen = detail::run_forward(call, out);
-  return {std::move(out), std::move(seen.lse), std::move(seen.entropy), std::move(seen.weights),
-          std::move(seen.rectangles)};
+  return {std::move(static_cast<BasicObservations<float>&>(seen)), std::move(out)};
 }
 
 }  // namespace

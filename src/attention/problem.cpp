@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/observers/ranges.h"
 #include "attention/overlap.h"
 #include "regard/error.h"
 #include "regard/random.h"
@@ -40,6 +41,33 @@ void check_rectangle(const char* call, const Sizes& sizes, const Rectangle& want
                      "+" + text(want.rows) + ", keys " + text(want.key) + "+" + text(want.keys) +
                      " lies outside [batch,q_heads,q_len,kv_len] = " +
                      text(Sizes4{sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len}));
+}
+
+void check_map(const char* call, const char* name, const std::optional<MapSize>& size) {
+  if (size && (size->rows < 1 || size->columns < 1))
+    refuse(call, std::string(name) + " of " + text(size->rows) + " x " + text(size->columns) +
+                     " cells must be at least 1 x 1");
+}
+
+void check_observe(const char* call, const Sizes& sizes, const OptionFacts& facts) {
+  const Observe& observe = *facts.observe;
+  for (const Rectangle& want : observe.rectangles) check_rectangle(call, sizes, want);
+  if (observe.top_k < 0) refuse(call, "top_k must be at least 0, got " + text(observe.top_k));
+  if (observe.top_k > 0 && sizes.kv_len > std::numeric_limits<std::uint32_t>::max())
+    refuse(call, "top_k ranks fewer than 2^32 keys, kv_len is " + text(sizes.kv_len));
+  if (const auto& range = observe.key_mass) {
+    const Index end = end_of(*range, sizes);
+    if (range->begin < 0 || range->begin > end || end > sizes.q_len)
+      refuse(call, "key_mass of queries " + text(range->begin) + " to " + text(end) + " lies outside q_len " +
+                       text(sizes.q_len));
+  }
+  check_map(call, "pooled_sum", observe.pooled_sum);
+  check_map(call, "pooled_max", observe.pooled_max);
+  if (!observe.diagonals) return;
+  const Offsets offsets = offsets_of(*observe.diagonals, sizes, *facts.q_start);
+  if (offsets.count < 0)
+    refuse(call, "diagonals end at offset " + text(offsets.first + offsets.count - 1) + ", before their first, " +
+                     text(offsets.first));
 }
 
 void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> lengths) {
@@ -116,7 +144,7 @@ void check_facts(const char* call, const Sizes& sizes, const OptionFacts& facts)
   if (!std::isfinite(facts.scale)) refuse(call, "scale is not finite");
   name_call(call, [&] { dropout_threshold(facts.dropout); });
   check_lengths(call, sizes, facts.kv_lengths);
-  for (const Rectangle& want : facts.observe->rectangles) check_rectangle(call, sizes, want);
+  check_observe(call, sizes, facts);
 }
 
 void check_differentiable(const char* call, const ScoreModifiers& score) {

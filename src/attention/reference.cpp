@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention/plain.h"
+#include "attention/plain_observe.h"
 #include "attention/problem.h"
 #include "regard/attend.h"
 #include "regard/random.h"
@@ -122,6 +123,7 @@ void report_row(const PlainCall<T>& call, const std::array<Index, 3>& query, con
   if (observe.lse) result.lse[at] = row.lse;
   if (observe.entropy) result.entropy[at] = row.entropy;
   if (observe.weights) std::copy(row.weights.begin(), row.weights.end(), result.weights.data() + at * sizes.kv_len);
+  observe_plain_row<T>(call.options, sizes, {b, h, i, row.masked, row.weights}, result);
   for (std::size_t r = 0; r < observe.rectangles.size(); ++r) {
     const Rectangle& want = observe.rectangles[r];
     if (want.batch != b || want.head != h || i < want.row || i >= want.row + want.rows) continue;
@@ -201,6 +203,7 @@ BasicAttendResult<T> plain_attend(const View<const T, 4>& q, const View<const T,
   check_options("reference::attend", sizes, options);
   const PlainCall<T> call{sizes, q, k, options, scale_of(options, sizes)};
   auto result = empty_result<T>(sizes, options.observe);
+  start_observations(options, sizes, result);
   const auto out = result.out.template view<4>();
   Row<T> row = make_row(call);
   for_each_query(sizes, [&](Index b, Index h, Index i) {

@@ -10,6 +10,14 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
+// Of a row whose sink has not joined yet. The sum knows better than the maximum
+// whether anything was visible (it is 1 or more then), and keeps a NaN that a
+// maximum of vectors may lose.
+float largest_score(const RowStatistics& rows, Index row) {
+  const float sum = rows.sum[row];
+  return std::isnan(sum) ? sum : sum == 0.0f ? -infinity : rows.max[row];
+}
+
 // The sink joins maximum and denominator once, last. Returns what the sums so
 // far are to be multiplied by.
 float join_sink(RowStatistics& rows, Index row, float sink) {
@@ -37,6 +45,7 @@ void start_rows(RowStatistics& rows, Index first, Index count) {
 
 float finish_row(const Call& call, RowStatistics& rows, Index row, Index head) {
   float keys_sum = rows.sum[row], factor = 1.0f;
+  if (!rows.largest_score.empty()) rows.largest_score[row] = largest_score(rows, row);
   if (!call.options.sink.empty()) {
     factor = join_sink(rows, row, call.options.sink[static_cast<std::size_t>(head)]);
     keys_sum *= factor;

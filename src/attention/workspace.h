@@ -57,6 +57,7 @@ class Workspace {
     used_ += aligned(count);
     return start;
   }
+  double* doubles(Index count) { return reinterpret_cast<double*>(floats(2 * count)); }
   std::uint8_t* bytes(Index count) { return reinterpret_cast<std::uint8_t*>(floats((count + 3) / 4)); }
 
   static Index aligned(Index count) { return (count + 15) / 16 * 16; }

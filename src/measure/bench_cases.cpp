@@ -125,6 +125,15 @@ void add_decode(std::vector<BenchCase>& all) {
   }
 }
 
+void add_observe(std::vector<BenchCase>& all) {
+  BenchCase rows = square("observe-rows", 2048, 64);
+  rows.kind = BenchKind::observe_rows;
+  all.push_back(rows);
+  BenchCase everything = square("observe-all", 2048, 64);
+  everything.kind = BenchKind::observe_all;
+  all.push_back(everything);
+}
+
 std::vector<BenchCase> make_table() {
   std::vector<BenchCase> all;
   add_full(all);
@@ -133,9 +142,7 @@ std::vector<BenchCase> make_table() {
   add_storage(all);
   add_short(all);
   add_decode(all);
-  BenchCase rows = square("observe-rows", 2048, 64);
-  rows.kind = BenchKind::observe;
-  all.push_back(rows);
+  add_observe(all);
   return all;
 }
 

@@ -35,6 +35,18 @@ std::vector<float> slopes_of(Index heads) {
   return slopes;
 }
 
+Observe everything(Index rows, Index keys) {
+  return {.lse = true,
+          .entropy = true,
+          .row_max = true,
+          .distance = true,
+          .top_k = 8,
+          .key_mass = QueryRange{},
+          .pooled_sum = MapSize{64, 64},
+          .pooled_max = MapSize{64, 64},
+          .diagonals = OffsetRange{},
+          .rectangles = {{0, 0, rows / 2, 1, 0, keys}, {0, 0, rows - 1, 1, 0, keys}}};
+}
 Index bytes_of(DType storage) { return static_cast<Index>(dtype_size(storage)); }
 
 // Copies of k and v that together exceed four times the last-level cache.
@@ -121,7 +133,8 @@ void BenchProblem::set_options() {
     case BenchVariant::alibi: options_.score = alibi(slopes_of(heads)); break;
     case BenchVariant::user: options_.score = UserAlibi{slopes_of(heads)}; break;
   }
-  if (case_.kind == BenchKind::observe) options_.observe = {.lse = true, .entropy = true};
+  if (case_.kind == BenchKind::observe_rows) options_.observe = {.lse = true, .entropy = true, .row_max = true};
+  if (case_.kind == BenchKind::observe_all) options_.observe = everything(rows, keys);
 }
 
 void BenchProblem::count_pairs() {

@@ -18,12 +18,6 @@ void refuse_specials(const std::vector<std::string>& symbols) {
       throw ArgumentError("the symbol " + special + " is kept for the model's own use");
 }
 
-void refuse_longer(const char* side, std::size_t count, Index longest) {
-  if (longest > 0 && static_cast<Index>(count) > longest)
-    throw ArgumentError(std::string("the ") + side + " needs " + std::to_string(count) +
-                        " symbols but the model's longest sequence is " + std::to_string(longest));
-}
-
 // Throws ArgumentError saying what is wrong with the line.
 Example parse_line(const std::string& line, const TsvOptions& options) {
   const auto tab = line.find('\t');
@@ -38,12 +32,21 @@ Example parse_line(const std::string& line, const TsvOptions& options) {
   if (example.target.empty()) throw ArgumentError("the target is empty");
   refuse_specials(example.source);
   refuse_specials(example.target);
-  refuse_longer("source", example.source.size(), options.longest);
-  refuse_longer("target with its end", example.target.size() + 1, options.longest);
+  refuse_longer(example, options.longest);
   return example;
 }
 
 }  // namespace
+
+void refuse_longer(const Example& example, const LengthLimits& longest) {
+  const auto check = [](const char* side, std::size_t count, Index most) {
+    if (most > 0 && static_cast<Index>(count) > most)
+      throw ArgumentError(std::string("the ") + side + " needs " + std::to_string(count) +
+                          " symbols but the model's longest sequence is " + std::to_string(most));
+  };
+  check("source", example.source.size(), longest.source);
+  check("target with its end", example.target.size() + 1, longest.target);
+}
 
 Dataset read_tsv(const std::string& path, const TsvOptions& options) {
   const std::string text = read_file(path);

@@ -39,8 +39,10 @@ class Search {
 
   Hypothesis best() const {
     const auto& pool = finished_.empty() ? live_ : finished_;
-    return *std::max_element(pool.begin(), pool.end(),
-                             [&](const Hypothesis& a, const Hypothesis& b) { return score(a) < score(b); });
+    Hypothesis found = *std::max_element(pool.begin(), pool.end(),
+                                         [&](const Hypothesis& a, const Hypothesis& b) { return score(a) < score(b); });
+    found.truncated = finished_.empty();
+    return found;
   }
 
  private:

@@ -142,7 +142,9 @@ void Model::make_network(std::uint64_t seed) {
 
 std::vector<std::int64_t> Model::source_ids(const std::string& text, std::vector<std::string>* unknown) const {
   std::vector<std::int64_t> ids;
-  for (const std::string& symbol : source_symbols(text, words)) {
+  const Example example{text, source_symbols(text, words), {}};
+  refuse_longer(example, {.source = config.max_length});
+  for (const std::string& symbol : example.source) {
     ids.push_back(source.id(symbol));
     if (unknown && ids.back() == Vocabulary::unknown) unknown->push_back(symbol);
   }

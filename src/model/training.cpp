@@ -80,19 +80,15 @@ void remove_leftovers(const std::string& folder) {
   remove_files(folder, pattern);
 }
 
-// Refuses what the model could not take: better now than after an epoch.
-void check_length(const Example& example, const Encoded& encoded, Index largest) {
-  const auto longest = static_cast<Index>(std::max(encoded.source.size(), encoded.target.size() + 1));
-  if (longest > largest)
-    throw ArgumentError("training: \"" + example.text + "\" needs " + std::to_string(longest) +
-                        " symbols, the end included, but the model's longest sequence is " + std::to_string(largest));
-}
-
 std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   std::vector<Encoded> all;
   for (const Example& example : data.examples) {
+    try {
+      refuse_longer(example, {model.config.max_length, model.config.max_length});
+    } catch (const ArgumentError& error) {
+      throw ArgumentError("training: \"" + example.text + "\": " + error.what());
+    }
     all.push_back(encode(example, model.source, model.target));
-    check_length(example, all.back(), model.config.max_length);
   }
   return all;
 }
@@ -198,7 +194,8 @@ TsvOptions Trainer::data_options(const std::string& folder) {
   const auto json = detail::read_json(path);
   try {
     const auto& model = json.at("model");
-    return {.words = model.at("words").get<bool>(), .longest = model.at("config").at("max_length").get<Index>()};
+    const auto longest = model.at("config").at("max_length").get<Index>();
+    return {.words = model.at("words").get<bool>(), .longest = {longest, longest}};
   } catch (const nlohmann::json::exception& error) {
     throw FileError(path + ": not a training state (" + error.what() + ")");
   }

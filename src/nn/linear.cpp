@@ -10,6 +10,7 @@
 namespace regard {
 namespace {
 
+using detail::check_width;
 using detail::element_grain;
 using detail::gradient_slot;
 using detail::Matrix;
@@ -18,12 +19,6 @@ using detail::row_count;
 template <class T>
 Matrix<const T> as_matrix(const Tensor<T>& x) {
   return {x.data(), row_count(x), x.size(-1)};
-}
-
-void check_width(const std::string& name, const Shape& x, Index width) {
-  if (x.empty() || x.back() != width)
-    throw ArgumentError(name + ": input " + shape_text(x) + " has width " + std::to_string(x.empty() ? 0 : x.back()) +
-                        " but the layer takes " + std::to_string(width));
 }
 
 template <class T>

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include "core/instruction_sets.h"
 #include "nn/elementwise.h"
+#include "regard/error.h"
 #include "regard/tape.h"
 #include "regard/threads.h"
 
@@ -29,6 +31,13 @@ GradientSlot<T> gradient_slot(Node<T>& node) {
 template <class T>
 Index row_count(const Tensor<T>& x) {
   return x.size(-1) == 0 ? 0 : x.count() / x.size(-1);
+}
+
+// `name` is the layer's, for the message.
+inline void check_width(const std::string& name, const Shape& x, Index width) {
+  if (x.empty() || x.back() != width)
+    throw ArgumentError(name + ": input " + shape_text(x) + " has width " + std::to_string(x.empty() ? 0 : x.back()) +
+                        " but the layer takes " + std::to_string(width));
 }
 
 inline Shape with_last(Shape shape, Index last) {

@@ -1,8 +1,7 @@
 #include <cmath>
 
 #include "nn/matmul.h"
-#include "nn/node.h"
-#include "regard/error.h"
+#include "nn/norm.h"
 #include "regard/layers.h"
 
 namespace regard {
@@ -15,30 +14,25 @@ RmsNorm<T>::RmsNorm(const std::string& name, Index width, double eps)
 
 template <class T>
 Var<T> RmsNorm<T>::forward(Tape<T>& tape, const Var<T>& x) {
-  const Index width = gain.value.count(), rows = detail::row_count(x->value);
-  if (x->value.size(-1) != width)
-    throw ArgumentError(gain.name + ": input " + x->value.text() + " but the layer takes width " +
-                        std::to_string(width));
-  auto y = tape.node(Tensor<T>::uninitialised(x->value.shape()));
-  const auto normed = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised(x->value.shape()));
-  const auto inverse = std::make_shared<Tensor<T>>(Tensor<T>::uninitialised({rows}));
-  detail::parallel_rows(rows, width, [&](Index begin, Index end) {
+  const detail::NormRun<T> run = detail::start_norm(tape, x->value, gain);
+  const Index width = run.width;
+  detail::parallel_rows(run.rows, width, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       const T* from = x->value.data() + row * width;
       const T squares = detail::blocked_sum<T>(width, [&](Index j) { return from[j] * from[j]; });
       const T scale = T{1} / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(epsilon));
-      (*inverse)[row] = scale;
-      T *n = normed->data() + row * width, *to = y->value.data() + row * width;
+      (*run.inverse)[row] = scale;
+      T *n = run.normed->data() + row * width, *to = run.y->value.data() + row * width;
       for (Index j = 0; j < width; ++j) {
         n[j] = from[j] * scale;
         to[j] = n[j] * gain.value[j];
       }
     }
   });
-  tape.record([this, x, y, normed, inverse] {
-    if (!y->gradient.empty()) backward(*x, y->gradient, *normed, *inverse);
+  tape.record([this, x, run] {
+    if (!run.y->gradient.empty()) backward(*x, run.y->gradient, *run.normed, *run.inverse);
   });
-  return y;
+  return run.y;
 }
 
 // With g = dy * gain: dx = inverse * (g - n * mean(g n)). `normed` becomes the

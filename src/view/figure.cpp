@@ -36,9 +36,11 @@ HeatMap drawable(const HeatMap& map, Index limit) {
 // Panels of one size, `across` times `down` of them, and the room around them.
 struct Layout {
   Index across = 1, down = 1;
+  bool names = false;  // of layers and heads beside the panels
   double gap = 5;
-  double left = 0, top = 0;  // of the first panel
-  Panel panel{};             // its cells' size
+  double left = 0, top = 0;           // of the first panel
+  double narrowest = narrowest_plot;  // of all panels together
+  Panel panel{};                      // its cells' size
   LabelPlan rows{}, columns{};
 };
 
@@ -50,12 +52,12 @@ double fit_cell_height(const Layout& layout, const HeatMap& map) {
 
 // The room left of the panels: axis title, layer names (grids), row labels.
 double left_margin(const Layout& layout, double labels, double font) {
-  return margin + font * 1.4 * (layout.across * layout.down > 1 ? 2 : 1) + labels;
+  return margin + font * 1.4 * (layout.names ? 2 : 1) + labels;
 }
 
 void fit_cells(Layout& layout, const HeatMap& map, double scene_width) {
   const double gaps = static_cast<double>(layout.across - 1) * layout.gap;
-  const double room = std::max(scene_width - layout.left - margin - gaps, narrowest_plot);
+  const double room = std::max(scene_width - layout.left - margin - gaps, layout.narrowest);
   layout.panel.cell_width = std::min(room / static_cast<double>(layout.across * map.kv_len()), widest_cell);
   layout.panel.cell_height = fit_cell_height(layout, map);
 }
@@ -64,7 +66,6 @@ void fit_cells(Layout& layout, const HeatMap& map, double scene_width) {
 // labels. First with the widest margin there can be; labels that fit its small
 // cells also fit the larger ones that their own margin leaves.
 void fit_panels(Layout& layout, Scene& scene, const HeatMap& map, const Typesetter& type, double font) {
-  const bool grid = layout.across * layout.down > 1;
   layout.left = left_margin(layout, figure::widest_label(type, map.queries, font), font);
   fit_cells(layout, map, scene.width);
   layout.rows = figure::plan_rows(type, map.queries, layout.panel.cell_height, font);
@@ -73,9 +74,10 @@ void fit_panels(Layout& layout, Scene& scene, const HeatMap& map, const Typesett
   layout.columns = figure::plan_columns(type, map.keys, layout.panel.cell_width, font);
   const double plot = layout.panel.cell_width * static_cast<double>(layout.across * map.kv_len()) +
                       static_cast<double>(layout.across - 1) * layout.gap;
-  scene.width = std::max(scene.width, layout.left + plot + margin);
+  const double axis_title = type.width(map.keys.title, font) + 2 * margin;
+  scene.width = std::max({scene.width, layout.left + plot + margin, axis_title});
   layout.left += (scene.width - layout.left - plot - margin) / 2;
-  layout.top = margin + 2.8 * font + layout.columns.extent + (grid ? font * 1.3 : 0);
+  layout.top = margin + 2.8 * font + layout.columns.extent + (layout.names ? font * 1.3 : 0);
 }
 
 Panel panel_at(const Layout& layout, const HeatMap& map, Index row, Index column) {
@@ -111,7 +113,7 @@ void draw_titles(Scene& scene, const Layout& layout, const std::string& title, c
   // Beside a short plot the title reaches down over its end, not up into other text.
   const double half = type.width(map.queries.title, axis_font) / 2;
   const double middle = std::max((layout.top + bottom) / 2, layout.top - layout.columns.extent + half);
-  const double beside = layout.left - layout.rows.extent - (layout.across * layout.down > 1 ? font * 1.4 : 0);
+  const double beside = layout.left - layout.rows.extent - (layout.names ? font * 1.4 : 0);
   scene.add(Label{.x = beside - font * 0.5,
                   .y = middle,
                   .text = map.queries.title,
@@ -145,6 +147,9 @@ void draw_grid_panel(Scene& scene, const Layout& layout, const HeatMap& map, Ind
   if (column == 0) figure::draw_row_labels(scene, layout.rows, panel);
 }
 
+// The size of "H3" and "L1", where a panel has no room for "Head 3" and "Layer 1".
+double short_name_font(double font) { return std::min(font, 6.0); }
+
 // "Head 3" over each column and "Layer 1" beside each row, short where needed.
 void draw_grid_names(Scene& scene, const Layout& layout, const HeatGrid& grid, const HeatMap& map, double font) {
   const Typesetter type(scene.font);
@@ -156,7 +161,7 @@ void draw_grid_names(Scene& scene, const Layout& layout, const HeatGrid& grid, c
     scene.add(Label{.x = panel_at(layout, map, 0, column).x + wide / 2,
                     .y = layout.top - layout.columns.extent - font * 0.4,
                     .text = (long_heads ? "Head " : "H") + std::to_string(column),
-                    .size = long_heads ? font : std::min(font, 6.0),
+                    .size = long_heads ? font : short_name_font(font),
                     .anchor = Anchor::middle,
                     .bold = true});
   for (Index row = 0; row < layout.down; ++row) {
@@ -166,7 +171,7 @@ void draw_grid_names(Scene& scene, const Layout& layout, const HeatGrid& grid, c
     scene.add(Label{.x = layout.left - layout.rows.extent - font * 0.4,
                     .y = panel_at(layout, map, row, 0).y + high / 2,
                     .text = (long_layers ? "Layer " : "L") + layer,
-                    .size = long_layers ? font : std::min(font, 6.0),
+                    .size = long_layers ? font : short_name_font(font),
                     .anchor = Anchor::middle,
                     .upwards = true,
                     .bold = true});
@@ -186,20 +191,19 @@ std::string figure_matrix(const HeatMap& whole, FigureFormat format, const Figur
   figure::check_options(options);
   const HeatMap map = drawable(whole, image_limit);
   const Typesetter type(options.font);
-  Scene scene = figure::new_scene(options);
+  Scene scene = figure::new_scene(options, type, map.title);
   Layout layout;
   fit_panels(layout, scene, map, type, options.font_points);
   layout.panel.vectors = as_vectors(map, 1);
   const Panel panel = panel_at(layout, map, 0, 0);
   figure::draw_cells(scene, map, panel);
-  if (options.numbers && panel.cell_width >= 16 && panel.cell_height >= 8) figure::draw_numbers(scene, map, panel);
+  if (options.numbers) figure::draw_numbers(scene, type, map, panel);
   figure::draw_row_labels(scene, layout.rows, panel);
   figure::draw_column_labels(scene, layout.columns, panel);
   draw_titles(scene, layout, map.title, map, options.font_points);
   const std::string verdict = sink_verdict(whole);
   const std::string caption = map.caption + (verdict.empty() ? "" : "; " + verdict);
   finish(scene, layout, map, caption, options);
-  scene.title = map.title;
   scene.description = figure::description(caption, {&whole});
   return figure::rendered(scene, format, options);
 }
@@ -208,14 +212,18 @@ std::string figure_grid(const HeatGrid& grid, FigureFormat format, const FigureO
   figure::check_options(options);
   if (grid.rows.empty() || grid.rows[0].empty()) throw ArgumentError("figure: the grid holds no heads");
   const Typesetter type(options.font);
-  Scene scene = figure::new_scene(options);
+  Scene scene = figure::new_scene(options, type, grid.title);
   Layout layout;
+  layout.names = true;
   layout.down = static_cast<Index>(grid.rows.size());
   std::vector<const HeatMap*> maps;
   for (const auto& row : grid.rows) {
     layout.across = std::max(layout.across, static_cast<Index>(row.size()));
     for (const HeatMap& map : row) maps.push_back(&map);
   }
+  layout.narrowest = std::max(
+      narrowest_plot, static_cast<double>(layout.across) * type.width(fmt::format("H{}", layout.across - 1),
+                                                                      short_name_font(options.font_points), true));
   const Index limit = std::max(panel_limit, image_limit / std::max(layout.across, layout.down));
   const HeatMap first = drawable(grid.rows[0][0], limit);
   fit_panels(layout, scene, first, type, options.font_points);
@@ -230,7 +238,6 @@ std::string figure_grid(const HeatGrid& grid, FigureFormat format, const FigureO
   // Pooling says so at the end of a map's caption.
   const std::string caption = grid.caption + first.caption.substr(grid.rows[0][0].caption.size());
   finish(scene, layout, first, caption, options);
-  scene.title = grid.title;
   scene.description = figure::description(caption, maps);
   return figure::rendered(scene, format, options);
 }

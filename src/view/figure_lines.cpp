@@ -101,13 +101,18 @@ double draw_key(Scene& scene, const Typesetter& type, double y, double font) {
   const double size = std::max(5.0, font - 1);
   double x = margin;
   for (double weight : {0.1, 0.25, 0.5, 1.0}) {
+    const std::string text = fmt::format("{}", weight);
+    const double wide = 17 + type.width(text, size);
+    if (x > margin && x + wide > scene.width - margin) {
+      x = margin;
+      y += size * figure::line_height;
+    }
     Stroke sample = line_of(weight);
     sample.x1 = x, sample.x2 = x + 14;
     sample.y1 = sample.y2 = y + size * 0.6;
     scene.add(sample);
-    const std::string text = fmt::format("{}", weight);
     scene.add(Label{.x = x + 17, .y = y + size * 0.95, .text = text, .size = size});
-    x += 17 + type.width(text, size) + 9;
+    x += wide + 9;
   }
   return y + size * figure::line_height;
 }
@@ -119,7 +124,7 @@ std::string figure_lines(const HeatMap& map, FigureFormat format, const FigureOp
   figure::check_cells(map);
   const double font = options.font_points;
   const Typesetter type(options.font);
-  Scene scene = figure::new_scene(options);
+  Scene scene = figure::new_scene(options, type, map.title);
   const auto edges = edges_of(map, options.line_mass);
   const Columns columns = plan(scene, type, map, font);
   for (const Pair& edge : edges) {
@@ -144,7 +149,6 @@ std::string figure_lines(const HeatMap& map, FigureFormat format, const FigureOp
   y = figure::draw_text(scene, type, meaning, {margin, y, room}, std::max(5.0, font - 1));
   if (options.caption) y = figure::draw_text(scene, type, map.caption, {margin, y + 3, room}, std::max(5.0, font - 1));
   scene.height = y + margin;
-  scene.title = map.title;
   scene.description = figure::description(map.caption + "; " + meaning, {&map});
   return figure::rendered(scene, format, options);
 }

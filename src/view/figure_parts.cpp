@@ -82,6 +82,26 @@ void draw_grid_lines(Scene& scene, const HeatMap& map, const Panel& panel) {
   }
 }
 
+// ".123": what a cell has room for.
+std::string number_text(double weight) {
+  if (weight == 0) return "0";
+  if (weight > 0 && weight < 0.0005) return "<.001";
+  const std::string text = fmt::format("{:.3f}", weight);
+  return text.starts_with("0.") ? text.substr(1) : text.starts_with("1.") ? "1.00" : text;
+}
+
+// One size for all cells; 0: they have no room.
+double number_size(const Typesetter& type, const HeatMap& map, const Panel& panel) {
+  constexpr double largest = 6, lowest_cell = 8, narrowest_cell = 16;
+  if (panel.cell_height < lowest_cell || panel.cell_width < narrowest_cell) return 0;
+  double widest = 0;
+  for (Index query = 0; query < map.q_len(); ++query)
+    for (Index key = 0; key < map.kv_len(); ++key)
+      if (!map.hidden(query, key)) widest = std::max(widest, type.width(number_text(map.value(query, key)), largest));
+  const double size = std::min(largest, 0.85 * panel.cell_width / widest * largest);
+  return size < smallest_font ? 0 : size;
+}
+
 void draw_picture(Scene& scene, const HeatMap& map, const Panel& panel) {
   Picture picture{.x = panel.x,
                   .y = panel.y,
@@ -101,22 +121,29 @@ bool any_hidden(const HeatMap& map) {
   return std::any_of(map.seen.begin(), map.seen.end(), [&](Index count) { return count < map.kv_len(); });
 }
 
-void draw_ticks(Scene& scene, const HeatMap& map, const Strip& bar, double size) {
-  for (const auto& [position, text] : scale_ticks(map)) {
-    const double x = bar.x + position * bar.width;
+// Ends are flush with the bar, the rest centred; a tick without room is left out.
+void draw_ticks(Scene& scene, const Typesetter& type, const HeatMap& map, const Strip& bar, double size) {
+  const auto ticks = scale_ticks(map);
+  const double end = bar.x + bar.width - type.width(ticks.back().second, size);
+  double used = bar.x;
+  for (const auto& [position, text] : ticks) {
+    const double x = bar.x + position * bar.width, half = type.width(text, size) / 2;
+    const bool inner = position > 0 && position < 1;
+    if (inner && (x - half < used + label_gap || x + half > end - label_gap)) continue;
     scene.add(Stroke{x, bar.y, x, bar.y + 2, 0.5, frame});
-    const Anchor anchor = position == 0 ? Anchor::start : position == 1 ? Anchor::end : Anchor::middle;
+    const Anchor anchor = inner ? Anchor::middle : position == 0 ? Anchor::start : Anchor::end;
     scene.add(Label{.x = x, .y = bar.y + 2.5 + size, .text = text, .size = size, .anchor = anchor});
+    used = inner ? x + half : x + 2 * half;
   }
 }
 
-double draw_hidden_note(Scene& scene, const Strip& strip, double size) {
+double draw_hidden_note(Scene& scene, const Typesetter& type, const Strip& strip, double size) {
   const double side = size * 0.9;
   scene.add(Box{strip.x, strip.y, side, side, hidden_colour()});
   scene.add(Stroke{strip.x, strip.y + side, strip.x + side, strip.y, 0.4, hatch_colour()});
   draw_frame(scene, strip.x, strip.y, side, side);
-  scene.add(Label{.x = strip.x + side + 3, .y = strip.y + size * 0.85, .text = "hidden by the mask", .size = size});
-  return strip.y + size * 1.35;
+  const Strip beside{strip.x + side + 3, strip.y - size * 0.15, strip.width - side - 3};
+  return draw_text(scene, type, "hidden by the mask", beside, size) + size * 0.3;
 }
 
 }  // namespace
@@ -138,9 +165,11 @@ void check_cells(const HeatMap& map) {
                                     map.title.empty() ? "the map" : map.title, map.q_len(), map.kv_len()));
 }
 
-Scene new_scene(const FigureOptions& options) {
+Scene new_scene(const FigureOptions& options, const Typesetter& type, const std::string& title) {
   Scene scene;
-  scene.width = options.width_inches * points_per_inch;
+  scene.title = title;
+  scene.width =
+      std::max(options.width_inches * points_per_inch, type.width(title, options.font_points, true) + 2 * margin);
   scene.font = options.font;
   scene.transparent = options.transparent;
   return scene;
@@ -193,22 +222,18 @@ void draw_cells(Scene& scene, const HeatMap& map, const Panel& panel) {
              static_cast<double>(map.q_len()) * panel.cell_height);
 }
 
-void draw_numbers(Scene& scene, const HeatMap& map, const Panel& panel) {
-  const double size = std::min(6.0, panel.cell_width / 2.7);
+void draw_numbers(Scene& scene, const Typesetter& type, const HeatMap& map, const Panel& panel) {
+  const double size = number_size(type, map, panel);
+  if (size == 0) return;
   for (Index query = 0; query < map.q_len(); ++query)
-    for (Index key = 0; key < map.kv_len(); ++key) {
-      const double weight = map.value(query, key);
-      if (map.hidden(query, key) || weight < 0.0005) continue;
-      std::string text = fmt::format("{:.3f}", weight);
-      if (text.starts_with("0.")) text.erase(0, 1);
-      if (text.starts_with("1.")) text = "1.00";
-      scene.add(Label{.x = panel.x + (static_cast<double>(key) + 0.5) * panel.cell_width,
-                      .y = panel.y + (static_cast<double>(query) + 0.5) * panel.cell_height + middle_of_line * size,
-                      .text = text,
-                      .size = size,
-                      .anchor = Anchor::middle,
-                      .colour = text_colour_on(cell_colour(map, query, key))});
-    }
+    for (Index key = 0; key < map.kv_len(); ++key)
+      if (!map.hidden(query, key))
+        scene.add(Label{.x = panel.x + (static_cast<double>(key) + 0.5) * panel.cell_width,
+                        .y = panel.y + (static_cast<double>(query) + 0.5) * panel.cell_height + middle_of_line * size,
+                        .text = number_text(map.value(query, key)),
+                        .size = size,
+                        .anchor = Anchor::middle,
+                        .colour = text_colour_on(cell_colour(map, query, key))});
 }
 
 void draw_row_labels(Scene& scene, const LabelPlan& plan, const Panel& panel) {
@@ -249,10 +274,10 @@ double draw_scale(Scene& scene, const Typesetter& type, const HeatMap& map, cons
   const double width = bar.width;
   scene.add(std::move(bar));
   draw_frame(scene, strip.x, strip.y, width, bar_height);
-  draw_ticks(scene, map, {strip.x, strip.y + bar_height, width}, size);
+  draw_ticks(scene, type, map, {strip.x, strip.y + bar_height, width}, size);
   double y = strip.y + bar_height + 4 + size * line_height;
   y = draw_text(scene, type, scale_title(map), {strip.x, y, strip.width}, size);
-  return any_hidden(map) ? draw_hidden_note(scene, {strip.x, y + 2, strip.width}, size) : y;
+  return any_hidden(map) ? draw_hidden_note(scene, type, {strip.x, y + 2, strip.width}, size) : y;
 }
 
 double draw_text(Scene& scene, const Typesetter& type, const std::string& text, const Strip& strip, double font) {

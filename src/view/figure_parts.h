@@ -17,7 +17,8 @@ constexpr double line_height = 1.2;    // of the font size
 // Throws ArgumentError for options out of range, or for a map without cells.
 void check_options(const FigureOptions& options);
 void check_cells(const HeatMap& map);
-Scene new_scene(const FigureOptions& options);
+// As wide as asked for, or as its title.
+Scene new_scene(const FigureOptions& options, const Typesetter& type, const std::string& title);
 std::string rendered(const Scene& scene, FigureFormat format, const FigureOptions& options);
 
 // How one axis is labelled: what is written, how large, which way.
@@ -43,8 +44,8 @@ struct Panel {
 };
 
 void draw_cells(Scene& scene, const HeatMap& map, const Panel& panel);
-// Three digits in every cell; the caller knows that they fit.
-void draw_numbers(Scene& scene, const HeatMap& map, const Panel& panel);
+// Three digits in every cell, unless some cell has no room for its own.
+void draw_numbers(Scene& scene, const Typesetter& type, const HeatMap& map, const Panel& panel);
 void draw_row_labels(Scene& scene, const LabelPlan& plan, const Panel& panel);
 void draw_column_labels(Scene& scene, const LabelPlan& plan, const Panel& panel);
 

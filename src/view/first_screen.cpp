@@ -20,8 +20,6 @@ AttentionKind default_kind(const Trace& trace) {
   throw ArgumentError("first screen: the trace holds no attention");
 }
 
-constexpr int narrowest = 48;  // the table of keys
-
 struct Screen {
   const Trace& trace;
   const ScreenOptions& options;
@@ -43,7 +41,7 @@ Index strongest_head(const std::vector<HeatMap>& heads, Index query, Index key) 
 Index default_query(AttentionKind kind, Index q_len) { return kind == AttentionKind::decoder ? q_len - 1 : 0; }
 
 Screen make_screen(const Trace& trace, const ScreenOptions& options) {
-  Screen screen{.trace = trace, .options = options, .width = std::max(options.width, narrowest)};
+  Screen screen{.trace = trace, .options = options, .width = std::max(options.width, narrowest_terminal)};
   screen.kind = options.kind.value_or(default_kind(trace));
   screen.layer = options.layer.value_or(trace.layers(screen.kind) - 1);
   screen.shown = heat_map(trace, {screen.kind, screen.layer, options.head.value_or(mean_of_heads)}, options.map);
@@ -61,13 +59,13 @@ Screen make_screen(const Trace& trace, const ScreenOptions& options) {
 // Tokens in a row, wrapped; `write` styles one and says nothing about spaces.
 template <class Write>
 void tokens(Block& block, const Screen& screen, const Axis& axis, const Write& write) {
-  constexpr int indent = 2;
+  constexpr int indent = 2, longest_mark = 9;  // " [TOKEN](100) "
   const ColourDepth depth = screen.options.depth;
   block.emplace_back(depth);
   block.back().pad(indent);
   for (Index i = 0; i < axis.size(); ++i) {
     Line token(depth);
-    write(token, i, cut_text(axis.texts[static_cast<std::size_t>(i)], screen.width - indent - 2));
+    write(token, i, cut_text(axis.texts[static_cast<std::size_t>(i)], screen.width - indent - longest_mark));
     if (block.back().columns() > indent && block.back().columns() + token.columns() > screen.width) {
       block.emplace_back(depth);
       block.back().pad(indent);
@@ -109,8 +107,7 @@ std::string question(const Screen& screen) {
 // the query in brackets.
 void text_part(Block& block, const Screen& screen) {
   const ColourDepth depth = screen.options.depth;
-  block.emplace_back(depth);
-  block.back().bold(cut_text(question(screen), screen.width));
+  terminal::append(block, terminal::wrapped(question(screen), screen.width, depth, true));
   const bool cross = screen.kind == AttentionKind::cross;
   if (cross)
     tokens(block, screen, screen.shown.queries,
@@ -118,34 +115,59 @@ void text_part(Block& block, const Screen& screen) {
   tokens(block, screen, screen.shown.keys, [&](Line& token, Index i, const std::string& text) {
     shade_key(token, screen, i, !cross && i == screen.query ? "[" + text + "]" : text);
   });
-  if (depth == ColourDepth::none) {
-    block.emplace_back(depth);
-    block.back().plain("  (in parentheses: per cent of the attention)");
-  }
+  if (depth == ColourDepth::none)
+    for (const Line& line : terminal::wrapped("(in parentheses: per cent of the attention)", screen.width - 2, depth)) {
+      block.emplace_back(depth);
+      block.back().pad(2).append(line);
+    }
+}
+
+// What a row of the table of strongest keys has room for.
+struct KeyTable {
+  int token = 5, position = 8;
+  bool rank = true, head = true;
+};
+
+KeyTable key_table(int width, int longest) {
+  constexpr int with_heads = 48, with_ranks = 28;
+  KeyTable table;
+  table.head = width >= with_heads;
+  table.rank = width >= with_ranks;
+  if (!table.head) table.position = 4;
+  const int others = (table.rank ? 5 : 0) + 1 + table.position + 8;
+  table.token = std::min(longest, width >= 80 ? 20 : table.head ? 8 : width - others);
+  return table;
+}
+
+Line key_heading(const KeyTable& table, ColourDepth depth) {
+  Line line(depth);
+  line.dim(fmt::format("{}{} {:>{}}  weight{}", table.rank ? "rank " : "", fit_text("token", table.token),
+                       table.head ? "position" : "at", table.position, table.head ? "  most from" : ""));
+  return line;
+}
+
+Line key_row(const Screen& screen, const KeyTable& table, const Pair& pair, std::size_t rank) {
+  Line line(screen.options.depth);
+  if (table.rank) line.plain(fmt::format("{:>4} ", rank));
+  line.plain(fmt::format("{} {:>{}} {:>7}",
+                         fit_text(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)], table.token), pair.key,
+                         table.position, weight_text(pair.weight)));
+  if (!table.head) return line;
+  const HeatMap& most = screen.heads[static_cast<std::size_t>(strongest_head(screen.heads, pair.query, pair.key))];
+  line.plain(fmt::format("  {} ({})", most.name, weight_text(most.value(pair.query, pair.key))));
+  return line;
 }
 
 Block keys_part(const Screen& screen) {
   const auto top = strongest_keys(screen.shown, screen.query, screen.options.top_keys);
-  int wide = 5;
+  int longest = 5;
   for (const Pair& pair : top)
-    wide = std::max(wide, text_columns(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)]));
-  wide = std::min(wide, screen.width >= 80 ? 20 : 8);
+    longest = std::max(longest, text_columns(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)]));
+  const KeyTable table = key_table(screen.width, longest);
   const ColourDepth depth = screen.options.depth;
-  Block block;
-  block.emplace_back(depth);
-  block.back().bold(cut_text("Strongest keys (" + screen.shown.title + ")", screen.width));
-  block.emplace_back(depth);
-  block.back().dim("rank " + fit_text("token", wide) + " position  weight  most from");
-  int rank = 0;
-  for (const Pair& pair : top) {
-    const Index head = strongest_head(screen.heads, pair.query, pair.key);
-    const HeatMap& most = screen.heads[static_cast<std::size_t>(head)];
-    block.emplace_back(depth);
-    block.back().plain(fmt::format("{:>4} {} {:>8} {:>7}  {} ({})", ++rank,
-                                   fit_text(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)], wide),
-                                   pair.key, weight_text(pair.weight), most.name,
-                                   weight_text(most.value(pair.query, pair.key))));
-  }
+  Block block = terminal::wrapped("Strongest keys (" + screen.shown.title + ")", screen.width, depth, true);
+  block.push_back(key_heading(table, depth));
+  for (std::size_t i = 0; i < top.size(); ++i) block.push_back(key_row(screen, table, top[i], i + 1));
   return block;
 }
 
@@ -174,12 +196,10 @@ HeatMap head_map(const Screen& screen) {
   return map;
 }
 
-void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
-
 Block head_part(const Screen& screen) {
   const ColourDepth depth = screen.options.depth;
   Block block = terminal::titled_picture(head_map(screen), screen.width, depth);
-  append(block, terminal::wrapped("0: spread evenly, 1: one key a row", screen.width, depth));
+  terminal::append(block, terminal::wrapped("0: spread evenly, 1: one key a row", screen.width, depth));
   return block;
 }
 
@@ -191,13 +211,13 @@ std::string terminal_first_screen(const Trace& trace, const ScreenOptions& optio
   Block block;
   text_part(block, screen);
   block.emplace_back(options.depth);
-  append(block, terminal::side_by_side({keys_part(screen), head_part(screen)}, screen.width, options.depth));
+  terminal::append(block, terminal::side_by_side({keys_part(screen), head_part(screen)}, screen.width, options.depth));
   block.emplace_back(options.depth);
-  append(block, terminal::titled_picture(matrix, screen.width, options.depth));
-  append(block, terminal::scale_bar(matrix, screen.width, options.depth));
+  terminal::append(block, terminal::titled_picture(matrix, screen.width, options.depth));
+  terminal::append(block, terminal::scale_bar(matrix, screen.width, options.depth));
   if (const std::string verdict = sink_verdict(matrix); !verdict.empty())
-    append(block, terminal::wrapped(matrix.name + ": " + verdict, screen.width, options.depth));
-  append(block, terminal::wrapped(screen.shown.caption, screen.width, options.depth));
+    terminal::append(block, terminal::wrapped(matrix.name + ": " + verdict, screen.width, options.depth));
+  terminal::append(block, terminal::wrapped(screen.shown.caption, screen.width, options.depth));
   return terminal::text(block);
 }
 

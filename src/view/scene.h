@@ -67,7 +67,7 @@ class Typesetter {
   std::unique_ptr<PangoLayout, Unref> layout(const std::string& text, double size, bool bold) const;
   // The installed family that the font's name stands for.
   std::string family() const;
-  // Broken at spaces so that no line is wider than `room` unless one word is.
+  // Broken at spaces, and inside words that are wider than `room` by themselves.
   std::vector<std::string> lines(const std::string& text, double size, double room) const;
 
  private:

@@ -18,9 +18,7 @@ bool mentions(const std::optional<std::string>& text, const char* part) {
   return text && text->find(part) != std::string::npos;
 }
 
-int usable(int width) { return std::max(width, 20); }
-
-void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
+int usable(int width) { return std::max(width, narrowest_terminal); }
 
 // Heads on a pipe would each take the whole width with their numbers, so that
 // several share it as characters only when they don't fit one under the other.
@@ -67,10 +65,10 @@ ColourDepth colour_depth(const TerminalFacts& facts) {
 std::string terminal_heat_map(const HeatMap& map, const TerminalOptions& options) {
   const int width = usable(options.width);
   Block block = terminal::titled_picture(map, width, options.depth);
-  append(block, terminal::scale_bar(map, width, options.depth));
-  append(block, terminal::wrapped(map.caption, width, options.depth));
+  terminal::append(block, terminal::scale_bar(map, width, options.depth));
+  terminal::append(block, terminal::wrapped(map.caption, width, options.depth));
   if (const std::string verdict = sink_verdict(map); !verdict.empty())
-    append(block, terminal::wrapped(verdict, width, options.depth));
+    terminal::append(block, terminal::wrapped(verdict, width, options.depth));
   return terminal::text(block);
 }
 
@@ -78,22 +76,24 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const TerminalO
   if (maps.empty()) return "";
   const int width = usable(options.width);
   Block block = pictures(maps, width, options.depth);
-  append(block, terminal::scale_bar(maps[0], width, options.depth));
+  terminal::append(block, terminal::scale_bar(maps[0], width, options.depth));
   return terminal::text(block);
 }
 
 std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& options) {
   const int width = usable(options.width);
-  Block block;
-  block.emplace_back(options.depth);
-  block[0].bold(grid.title);
+  Block block = terminal::wrapped(grid.title, width, options.depth, true);
   for (const std::vector<HeatMap>& row : grid.rows) {
-    append(block, pictures(row, width, options.depth));
+    terminal::append(block, pictures(row, width, options.depth));
     block.emplace_back(options.depth);
   }
-  append(block, terminal::scale_bar(grid.rows.at(0).at(0), width, options.depth));
-  append(block, terminal::wrapped(grid.caption, width, options.depth));
+  terminal::append(block, terminal::scale_bar(grid.rows.at(0).at(0), width, options.depth));
+  terminal::append(block, terminal::wrapped(grid.caption, width, options.depth));
   return terminal::text(block);
+}
+
+std::string terminal_wrapped(const std::string& text, int width) {
+  return terminal::text(terminal::wrapped(printable(text), usable(width), ColourDepth::none));
 }
 
 std::string terminal_contents(const Trace& trace) {

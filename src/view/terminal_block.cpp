@@ -6,6 +6,7 @@
 
 #include "regard/palette.h"
 #include "regard/text_width.h"
+#include "view/wrap.h"
 
 namespace regard::terminal {
 namespace {
@@ -89,6 +90,8 @@ int columns(const Block& block) {
   return most;
 }
 
+void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
+
 Block side_by_side(const std::vector<Block>& blocks, int width, ColourDepth depth) {
   constexpr int gap = 3;
   Block all;
@@ -131,16 +134,12 @@ std::string hidden_ground_codes(ColourDepth depth) {
   return depth == ColourDepth::sixteen ? ground_16(8) : ground_of({96, 96, 96}, depth);
 }
 
-Block wrapped(std::string_view text, int width, ColourDepth depth) {
+Block wrapped(const std::string& text, int width, ColourDepth depth, bool bold) {
   Block block;
-  while (!text.empty()) {
-    std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (word.empty()) continue;
-    const std::string cut = cut_text(word, width);
-    if (block.empty() || block.back().columns() + 1 + text_columns(cut) > width) block.emplace_back(depth);
-    if (block.back().columns() > 0) block.back().plain(" ");
-    block.back().plain(cut);
+  for (const std::string& line :
+       wrap_text(text, [&](const std::string& line) { return text_columns(line) <= width; })) {
+    block.emplace_back(depth);
+    bold ? block.back().bold(line) : block.back().plain(line);
   }
   return block;
 }

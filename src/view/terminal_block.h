@@ -47,6 +47,7 @@ class Line {
 using Block = std::vector<Line>;
 
 int columns(const Block& block);
+void append(Block& block, const Block& more);
 // Left to right with a gap, wrapped at the width.
 Block side_by_side(const std::vector<Block>& blocks, int width, ColourDepth depth);
 std::string text(const Block& block);
@@ -59,8 +60,8 @@ std::string hidden_ground_codes(ColourDepth depth);
 // the scale under it.
 Block picture(const HeatMap& map, int width, ColourDepth depth);
 Block scale_bar(const HeatMap& map, int width, ColourDepth depth);
-// Plain text broken at spaces.
-Block wrapped(std::string_view text, int width, ColourDepth depth);
+// Text in lines of at most `width` columns.
+Block wrapped(const std::string& text, int width, ColourDepth depth, bool bold = false);
 // Title over picture.
 Block titled_picture(const HeatMap& map, int width, ColourDepth depth);
 

@@ -229,9 +229,7 @@ Block scale_bar(const HeatMap& map, int width, ColourDepth depth) {
 }
 
 Block titled_picture(const HeatMap& map, int width, ColourDepth depth) {
-  Block block;
-  block.emplace_back(depth);
-  block[0].bold(cut_text(map.title, width));
+  Block block = wrapped(map.title, width, depth, true);
   for (const Line& line : picture(map, width, depth)) block.push_back(line);
   return block;
 }

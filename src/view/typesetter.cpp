@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <string_view>
 
 #include "view/scene.h"
+#include "view/wrap.h"
 
 namespace regard::figure {
 namespace {
@@ -52,17 +52,7 @@ std::string Typesetter::family() const {
 }
 
 std::vector<std::string> Typesetter::lines(const std::string& text, double size, double room) const {
-  std::vector<std::string> lines;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string word(rest.substr(0, rest.find(' ')));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-    if (!lines.empty() && width(lines.back() + " " + word, size) <= room)
-      lines.back() += " " + word;
-    else
-      lines.push_back(word);
-  }
-  return lines;
+  return wrap_text(text, [&](const std::string& line) { return width(line, size) <= room; });
 }
 
 }  // namespace regard::figure

@@ -1,14 +1,13 @@
 // Small inputs and the questions that the tests of faults ask about them.
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention/compare.h"
-#include "regard/error.h"
+#include "refusal.h"
 
 namespace regard::testing {
 
@@ -94,15 +93,6 @@ inline std::string seen(const Tensor<float>& weights) {
     if ((i + 1) % weights.size(-1) == 0) text += '\n';
   }
   return text;
-}
-
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
 }
 
 }  // namespace regard::testing

@@ -101,11 +101,32 @@ struct DoubleInputs {
   reference::Options options;
 };
 
+// Summaries of the weights.
+inline void expect_same_summaries(const AttendResult& got, const AttendResult& plain,
+                                  const BasicAttendResult<double>& wanted) {
+  expect_rule("row_max", got.row_max, plain.row_max, wanted.row_max);
+  expect_rule("distance", got.distance, plain.distance, wanted.distance);
+  expect_rule("top_weights", got.top_weights, plain.top_weights, wanted.top_weights);
+  expect_rule("key_mass", got.key_mass, plain.key_mass, wanted.key_mass);
+  expect_rule("pooled_sum", got.pooled_sum, plain.pooled_sum, wanted.pooled_sum);
+  expect_rule("pooled_max", got.pooled_max, plain.pooled_max, wanted.pooled_max);
+  expect_rule("diagonal_mass", got.diagonal_mass, plain.diagonal_mass, wanted.diagonal_mass);
+}
+
 // Forward and backward of one composition against the reference.
 inline void expect_matches_reference(const Composition& c) {
   SCOPED_TRACE(c.name + " on " + instruction_set());
   Composition observed_copy{c.name, c.q, c.k, c.v, c.bias, c.sink, c.kv_lengths, c.options};
-  observed_copy.options.observe = {.lse = true, .entropy = true, .weights = true};
+  observed_copy.options.observe = {.lse = true,
+                                   .entropy = true,
+                                   .row_max = true,
+                                   .distance = true,
+                                   .top_k = 3,
+                                   .key_mass = QueryRange{},
+                                   .pooled_sum = MapSize{4, 4},
+                                   .pooled_max = MapSize{4, 4},
+                                   .diagonals = OffsetRange{},
+                                   .weights = true};
   const AttendOptions options = observed_copy.float_options();
   const DoubleInputs wide(observed_copy);
   const auto got = attend(c.q, c.k, c.v, options);
@@ -115,6 +136,7 @@ inline void expect_matches_reference(const Composition& c) {
   expect_rule("lse", got.lse, plain.lse, wanted.lse);
   expect_rule("entropy", got.entropy, plain.entropy, wanted.entropy);
   expect_rule("weights", got.weights, plain.weights, wanted.weights);
+  expect_same_summaries(got, plain, wanted);
 
   const auto dout = normal(got.out.shape(), 77), dlse = normal(got.lse.shape(), 78);
   const auto wide_dout = widen(dout), wide_dlse = widen(dlse);

@@ -65,6 +65,19 @@ TEST(decode, hidden_values_that_are_not_finite_do_not_matter) {
   });
 }
 
+// The only key that the row sees, and it lies in the second split.
+TEST(decode, a_visible_nan_is_not_lost_between_splits) {
+  on_each_instruction_set([] {
+    Composition c = decoding("nan");
+    for (Index d = 0; d < 32; ++d) c.k[1500 * 32 + d] = not_a_number;
+    Tensor<std::uint8_t> allowed({1, 2107});
+    allowed[1500] = 1;
+    const auto got = attend(
+        c.q, c.k, c.v, {.mask = boolean(std::as_const(allowed).view<2>()), .observe = {.lse = true, .row_max = true}});
+    EXPECT_TRUE(std::isnan(got.out[0]) && std::isnan(got.lse[0]) && std::isnan(got.row_max[0]));
+  });
+}
+
 TEST(decode, bits_do_not_depend_on_threads_or_neighbours) {
   const Composition c = decoding("threads");
   set_threads(1);

@@ -16,6 +16,8 @@ TEST(instruction_sets, the_forced_one_is_in_use_and_signs_the_plan) {
     EXPECT_EQ(instruction_set(), name);
     EXPECT_EQ(plan_attend(in.q, in.k, in.v).kernel.rfind(name + ", register tile ", 0), 0u);
   }
+  set_instruction_set("PorTable");
+  EXPECT_EQ(instruction_set(), "portable");
   set_instruction_set("");
   EXPECT_EQ(instruction_set(), instruction_sets().front());
   EXPECT_EQ(instruction_sets().back(), "portable");

@@ -69,6 +69,26 @@ TEST_F(Memory, of_the_forward_pass_is_linear_with_everything_visible) {
   EXPECT_TRUE(all_finite(result.out));
 }
 
+TEST_F(Memory, of_every_observer_is_linear) {
+  AttendResult result;
+  const Index grown = peak_growth([&] {
+    result = attend(in_.q, in_.k, in_.v,
+                    {.mask = causal(),
+                     .observe = {.lse = true,
+                                 .entropy = true,
+                                 .row_max = true,
+                                 .distance = true,
+                                 .top_k = 8,
+                                 .key_mass = QueryRange{},
+                                 .pooled_sum = MapSize{64, 64},
+                                 .pooled_max = MapSize{64, 64},
+                                 .diagonals = OffsetRange{},
+                                 .rectangles = {{0, 0, tokens - 1, 1, 0, tokens}}}});
+  });
+  EXPECT_LE(grown, one_tensor + allowance);
+  EXPECT_TRUE(all_finite(result.diagonal_mass));
+}
+
 TEST_F(Memory, of_both_passes_is_linear_under_masks_modifiers_and_sinks) {
   const std::vector<float> sink{0.5f}, slopes{0.01f};
   const AttendOptions options{.mask = sliding_window(700),

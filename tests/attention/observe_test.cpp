@@ -31,6 +31,13 @@ TEST(observing, changes_no_bit_of_anything_else) {
     const auto bare = attend(asked.in.q, asked.in.k, asked.in.v, options);
     options.observe = {.lse = true,
                        .entropy = true,
+                       .row_max = true,
+                       .distance = true,
+                       .top_k = 4,
+                       .key_mass = QueryRange{10, 40},
+                       .pooled_sum = MapSize{8, 8},
+                       .pooled_max = MapSize{8, 8},
+                       .diagonals = OffsetRange{},
                        .weights = true,
                        .rectangles = {{0, 1, 2, 30, 40, 100, Stage::masked}, {1, 0, 0, 53, 0, 230, Stage::scaled}}};
     const auto full = attend(asked.in.q, asked.in.k, asked.in.v, options);

@@ -58,12 +58,14 @@ class PublishedNumbers(Case):
         self.check("f32")
 
 
-class SmallInputs(Case):
+class Attending(Case):
     def attend(self, tensors, *flags):
         self.write(tensors)
         self.works("attend", self.in_path, "-o", self.out_path, *flags)
         return read(self.out_path)
 
+
+class SmallInputs(Attending):
     def test_output_has_the_type_of_q_and_one_line_a_tensor_is_printed(self):
         for dtype in ["F32", "F64"]:
             self.write(small(dtype))
@@ -173,6 +175,62 @@ class SmallInputs(Case):
         self.assertFalse(os.path.exists(self.out_path))
         self.assertIn("out [1,4,2,5]", self.works("attend", self.in_path, "--explain", "-o", self.out_path))
         self.assertIn("reference", self.works("attend", self.in_path, "--explain", "--dtype", "f64"))
+
+
+class Observers(Attending):
+    """Three queries, four keys, weights known by hand: scores are log 1, 2, 3, 4."""
+
+    ALL = ["--lse", "--row-max", "--entropy", "--distance", "--top-k", 2, "--key-mass", "--pool", "2x2", "--diagonals"]
+
+    def known(self, dtype):
+        scores = [math.log(n) for n in [1, 2, 3, 4]]
+        return {"q": Tensor(dtype, [1, 1, 3, 1], [1, 1, 1]), "k": Tensor(dtype, [1, 1, 4, 1], scores),
+                "v": Tensor(dtype, [1, 1, 4, 1], [0] * 4)}
+
+    def test_every_observer_writes_what_its_name_says(self):
+        w = [0.1, 0.2, 0.3, 0.4]  # of every query; query i stands at position i + 1
+        entropy = -sum(p * math.log(p) for p in w)
+        offsets = [-2, -1, 0, 1, 2, 3]
+        wanted = {
+            "out": ([1, 1, 3, 1], [0] * 3),
+            "lse": ([1, 1, 3], [math.log(10)] * 3),
+            "row_max": ([1, 1, 3], [math.log(4)] * 3),
+            "entropy": ([1, 1, 3], [entropy] * 3),
+            "distance": ([1, 1, 3], [sum(p * abs(i - j) for j, p in enumerate(w)) for i in [1, 2, 3]]),
+            "top_keys": ([1, 1, 3, 2], [3, 2] * 3),
+            "top_weights": ([1, 1, 3, 2], [0.4, 0.3] * 3),
+            "key_mass": ([1, 1, 4], [3 * p for p in w]),
+            "pooled_sum": ([1, 1, 2, 2], [0.3, 0.7, 0.6, 1.4]),
+            "pooled_max": ([1, 1, 2, 2], [0.2, 0.4] * 2),
+            "diagonal_mass": ([1, 1, 6], [sum(w[i - o] for i in [1, 2, 3] if 0 <= i - o < 4) for o in offsets]),
+            "diagonal_offsets": ([6], offsets),
+        }
+        for dtype, near in [("F32", 1e-6), ("F64", 1e-14)]:
+            got = self.attend(self.known(dtype), "--scale", 1, *self.ALL)
+            self.assertEqual(set(got), set(wanted))
+            for name, (shape, values) in wanted.items():
+                kind = "I64" if name in ["top_keys", "diagonal_offsets"] else dtype
+                self.assertEqual(got[name].dtype, kind, name)
+                self.assert_close(got[name], Tensor(kind, shape, values), near, near, name)
+
+    def test_observing_changes_no_byte_of_the_output(self):
+        x = f32([1, 2, 200, 8], [math.sin(i) for i in range(2 * 200 * 8)])
+        tensors = {"q": x, "k": x, "v": x}
+        plain = self.attend(tensors, "--causal")["out"]
+        self.assertEqual(self.attend(tensors, "--causal", "--weights", *self.ALL)["out"].values, plain.values)
+
+    def test_key_mass_counts_the_queries_that_are_asked_for(self):
+        got = self.attend(self.known("F64"), "--scale", 1, "--key-mass", "--queries", "1,2")["key_mass"]
+        self.assert_close(got, f64([1, 1, 4], [0.1, 0.2, 0.3, 0.4]), 1e-14, 0)
+
+    def test_ranges_and_sizes_that_make_no_sense_are_refused(self):
+        self.write(self.known("F32"))
+        for flags, says, code in [(["--top-k", 0], ["--top-k", "0"], 2), (["--pool", "4"], ["--pool", "64x64", "'4'"], 2),
+                                  (["--pool", "0x4"], ["--pool", "'0x4'"], 2), (["--queries", "0,1"], ["--key-mass"], 2),
+                                  (["--key-mass", "--queries", "1"], ["--queries", "BEGIN,END", "'1'"], 2),
+                                  (["--key-mass", "--queries", "2,4"], ["key_mass", "2 to 4", "q_len 3"], 1)]:
+            with self.subTest(flags=flags):
+                self.fails(code, "attend", self.in_path, "-o", self.out_path, *flags, says=says)
 
 
 class BadInput(Case):

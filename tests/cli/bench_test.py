@@ -13,7 +13,7 @@ class Bench(Case):
         names = self.works("bench", "--list").split()
         for name in ["full/n1024/d64/f32", "causal/n2048/d64/f32", "window256/n8192/d64/f32",
                      "backward/n1024/d64/f32", "decode/q32kv8/n4096/d128/f32", "short/b128h4n16/d32/f32",
-                     "observe-rows/n2048/d64/f32"]:
+                     "observe-rows/n2048/d64/f32", "observe-all/n2048/d64/f32"]:
             self.assertIn(name, names)
         self.assertEqual(len(names), len(set(names)))
 

@@ -102,10 +102,11 @@ class Info(Case):
 
     def test_threads_and_instruction_set_can_be_forced(self):
         self.assertEqual(json.loads(self.works("info", "--json", "--threads", 3))["threads"]["count"], 3)
-        run = self.regard("info", "--json", REGARD_CPU="portable", REGARD_THREADS="2")
-        info = json.loads(run.stdout)
-        self.assertEqual(info["instruction_sets"]["in_use"], "portable")
-        self.assertEqual(info["threads"]["count"], 2)
+        for name in ["portable", "Portable", "PORTABLE"]:
+            run = self.regard("info", "--json", REGARD_CPU=name, REGARD_THREADS="2")
+            info = json.loads(run.stdout)
+            self.assertEqual(info["instruction_sets"]["in_use"], "portable")
+            self.assertEqual(info["threads"]["count"], 2)
 
     def test_a_wrong_number_of_threads_in_the_environment_is_an_error(self):
         for value in ["abc", "0", "-3", "999999", "2x"]:

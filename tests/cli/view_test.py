@@ -10,14 +10,15 @@ import unittest
 
 from regard import Case
 
-SIZES = ["--layers", "1", "--model-dim", "16", "--heads", "2", "--hidden", "16", "--batch", "8", "--epochs", "1",
-         "--threads", "1"]
+SIZES = ["--layers", "1", "--model-dim", "16", "--heads", "2", "--hidden", "16", "--batch", "8",
+         "--epochs", "40", "--rate", "0.01", "--warmup", "1", "--threads", "1"]
 
 
 class View(Case):
     @classmethod
     def setUpClass(cls):
-        """A tiny model whose folder and letters have what shells treat in their own ways."""
+        """A tiny model whose folder and letters have what shells treat in their own ways, trained until its outputs
+        end."""
         cls.data = tempfile.mkdtemp(prefix="regard-view-")
         cls.model = os.path.join(cls.data, "it's a $model")
         for name in ("train.tsv", "dev.tsv"):
@@ -75,6 +76,12 @@ class View(Case):
             with self.subTest(flags=flags):
                 self.fails(2, "view", "ab", "--model", self.model, *flags, says=[says])
                 self.assertEqual(self.regard("view", "ab", "ba", "--model", self.model, *flags).stdout, "")
+
+    def test_no_line_is_wider_than_asked_for_and_no_fewer_columns_than_20_can_be_asked_for(self):
+        for width in [20, 33, 47, 48, 80]:
+            text = self.works("view", "abababab" * 4, "--model", self.model, "--width", str(width))
+            self.assertLessEqual(max(map(len, text.splitlines())), width)
+        self.fails(2, "view", "ab", "--model", self.model, "--width", "19", says=["--width", "20"])
 
     def test_control_characters_of_a_text_are_escaped(self):
         run = self.regard("view", "a\tb\n\x1b[31m", "--model", self.model)

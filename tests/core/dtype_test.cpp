@@ -6,9 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "refusal.h"
 #include "regard/error.h"
-
-#include "core/refusal.h"
 
 namespace regard {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/refusal.h"
+#include "refusal.h"
 
 namespace regard {
 namespace {

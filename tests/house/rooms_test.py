@@ -18,8 +18,8 @@ LEFT = {
 }
 
 HEADERS = {
-    "core": "cpu dtype error half random tensor threads view",
-    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask performer plan reformer relative_attention relative_bias rope score sparse_masks",
+    "core": "cpu dtype error half random storage tensor threads view",
+    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask observe performer plan reformer relative_attention relative_bias rope score sparse_masks",
     "nn": "layers loss multi_head optimizer tape transformer",
     "io": "file npy safetensors",
     "trace": "trace",

@@ -21,7 +21,7 @@ TEST_P(EveryCase, shrunk_matches_the_reference) {
   const BenchCase small = shrunk(GetParam(), 210);
   const BenchProblem problem(small);
   AttendOptions options = problem.options();
-  options.observe = {.lse = true, .entropy = true};
+  options.observe.lse = options.observe.entropy = true;
   const auto packed_bias = options.bias.given() ? packed(options.bias) : Tensor<float>();
   const Tensor<float> q32 = to_float(problem.q()), k32 = to_float(problem.k()), v32 = to_float(problem.v());
   const Tensor<double> q = widen(q32), k = widen(k32), v = widen(v32);
@@ -40,6 +40,12 @@ TEST_P(EveryCase, shrunk_matches_the_reference) {
   expect_rule("out", out, plain.out, wanted.out);
   expect_rule("lse", got.lse, plain.lse, wanted.lse);
   expect_rule("entropy", got.entropy, plain.entropy, wanted.entropy);
+  if (small.kind == BenchKind::observe_rows) expect_rule("row_max", got.row_max, plain.row_max, wanted.row_max);
+  if (small.kind == BenchKind::observe_all) {
+    testing::expect_same_summaries(got, plain, wanted);
+    for (std::size_t r = 0; r < wanted.rectangles.size(); ++r)
+      expect_rule("rows", got.rectangles[r], plain.rectangles[r], wanted.rectangles[r]);
+  }
 
   if (small.storage == DType::i8) return;  // no gradients
   const auto dout = normal(out.shape(), 9);

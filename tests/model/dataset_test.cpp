@@ -11,6 +11,7 @@
 namespace regard {
 namespace {
 
+using testing::expect_file_error;
 using testing::Folder;
 using Symbols = std::vector<std::string>;
 
@@ -52,7 +53,7 @@ TEST(ReadTsv, a_byte_order_mark_is_no_symbol) {
 TEST(ReadTsv, symbols_spelled_like_special_ones_and_lines_too_long_for_the_model_are_bad_lines) {
   const Folder folder;
   const auto path = folder.write("bad.tsv", "ab\tX Y\nab\t</s> X\nabcdef\tX\nab\tX Y Z V W\nabcde\tX Y Z V\n");
-  const Dataset data = read_tsv(path, {.skip_bad = true, .longest = 5});
+  const Dataset data = read_tsv(path, {.skip_bad = true, .longest = {5, 5}});
   EXPECT_EQ(data.skipped, 3);
   ASSERT_EQ(data.examples.size(), 2u);
   EXPECT_EQ(data.examples[1].text, "abcde");
@@ -62,6 +63,16 @@ TEST(ReadTsv, symbols_spelled_like_special_ones_and_lines_too_long_for_the_model
   } catch (const FileError& error) {
     EXPECT_NE(std::string(error.what()).find("line 2: the symbol </s>"), std::string::npos) << error.what();
   }
+}
+
+TEST(ReadTsv, sides_have_limits_of_their_own) {
+  const Folder folder;
+  const auto path = folder.write("long.tsv", "ab\tX Y Z V W\nabc\tX\n");
+  expect_file_error(path, "line 2: the source needs 3 symbols but the model's longest sequence is 2",
+                    [&] { read_tsv(path, {.longest = {.source = 2}}); });
+  expect_file_error(path, "line 1: the target with its end needs 6 symbols but the model's longest sequence is 5",
+                    [&] { read_tsv(path, {.longest = {.target = 5}}); });
+  EXPECT_EQ(read_tsv(path, {.longest = {3, 6}}).examples.size(), 2u);
 }
 
 TEST(ReadTsv, a_missing_or_empty_file_is_an_error) {

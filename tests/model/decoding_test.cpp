@@ -99,6 +99,27 @@ TEST(Decode, never_answers_with_specials_nor_beyond_the_limit) {
     }
 }
 
+// What ends within eight symbols is whole; with room for no more than its symbols
+// the same answer lacks its end.
+TEST(Decode, says_whether_the_end_came_within_the_limit) {
+  int whole = 0, cut = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto model = network(seed);
+    for (std::int64_t symbol = 4; symbol < 9; ++symbol) {
+      const auto answer = decode(*model, {{symbol}}, {.max_symbols = 8})[0];
+      EXPECT_EQ(answer.truncated, answer.symbols.size() == 8);
+      cut += answer.truncated;
+      if (answer.truncated || answer.symbols.empty()) continue;
+      ++whole;
+      const auto shorter = decode(*model, {{symbol}}, {.max_symbols = static_cast<Index>(answer.symbols.size())})[0];
+      EXPECT_TRUE(shorter.truncated);
+      EXPECT_EQ(shorter.symbols, answer.symbols);
+    }
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(cut, 0);
+}
+
 TEST(Decode, refuses_an_empty_source_and_a_beam_of_none) {
   const auto model = network();
   EXPECT_THROW(decode(*model, Sources{{4}, {}}), ArgumentError);

@@ -3,15 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "nn/gradient_check.h"
+#include "refusal.h"
 #include "regard/error.h"
 
 namespace regard {
 namespace {
 
 using testing::expect_exact_gradients;
+using testing::message_of;
 using testing::random_tensor;
 using testing::shaken_parameters;
 
@@ -158,15 +159,6 @@ TEST(MultiHead, a_remembered_memory_equals_cross_attention) {
   for (Index i = 0; i < right->value.count(); ++i) ASSERT_NEAR(got->value[i], right->value[i], 1e-5);
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 struct Steps {
   Random random{1};
   MultiHeadAttention<float> layer{"attention", {.model_dim = 8, .heads = 4, .kv_heads = 2}, random};
@@ -182,23 +174,23 @@ struct Steps {
 TEST(CachedSteps, a_cache_of_another_batch_or_width_is_refused) {
   Steps steps;
   auto cache = steps.filled();
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of([&] {
               steps.layer.self_step(steps.tape, steps.input({3, 1, 8}), cache);
             }),
             "MultiHeadAttention::self_step: the cache holds batch 2 but x has 3 (x [3,1,8], keys [2,16,4], values "
             "[2,16,4])");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of([&] {
               steps.layer.cross_step(steps.tape, steps.input({1, 1, 8}), cache);
             }),
             "MultiHeadAttention::cross_step: the cache holds batch 2 but x has 1 (x [1,1,8], keys [2,16,4], values "
             "[2,16,4])");
   const KeyValueCache<float> narrow{Tensor<float>({2, 5, 3}), Tensor<float>({2, 5, 3}), 5};
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of([&] {
               steps.layer.cross_step(steps.tape, steps.input({2, 1, 8}), narrow);
             }),
             "MultiHeadAttention::cross_step: the cache has width 3 but the layer's keys have 4 (x [2,1,8], keys "
             "[2,5,3], values [2,5,3])");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of([&] {
               steps.layer.self_step(steps.tape, steps.input({2, 8}), cache);
             }),
             "MultiHeadAttention::self_step: x [2,8] must be [batch, tokens, 8]");
@@ -210,7 +202,7 @@ TEST(CachedSteps, a_cache_that_contradicts_itself_is_refused) {
   const KeyValueCache<float> none, split{Tensor<float>({2, 5, 4}), Tensor<float>({2, 4, 4}), 4},
       overfull{Tensor<float>({2, 5, 4}), Tensor<float>({2, 5, 4}), 6};
   const auto step = [&](const KeyValueCache<float>& cache) {
-    return refusal([&] { steps.layer.cross_step(steps.tape, steps.input({2, 1, 8}), cache); });
+    return message_of([&] { steps.layer.cross_step(steps.tape, steps.input({2, 1, 8}), cache); });
   };
   EXPECT_EQ(step(none),
             "MultiHeadAttention::cross_step: keys and values of the cache must both be [batch, capacity, width] (keys "
@@ -224,14 +216,14 @@ TEST(CachedSteps, rows_that_the_cache_does_not_hold_are_refused) {
   for (Index row : {-1, 2}) {
     auto cache = steps.filled();
     const std::vector<Index> rows{0, row};
-    EXPECT_EQ(refusal([&] { cache.select(rows); }), "KeyValueCache::select: row " + std::to_string(row) +
-                                                        " but the cache holds batch 2 (keys [2,16,4], values "
-                                                        "[2,16,4])");
+    EXPECT_EQ(message_of([&] { cache.select(rows); }), "KeyValueCache::select: row " + std::to_string(row) +
+                                                           " but the cache holds batch 2 (keys [2,16,4], values "
+                                                           "[2,16,4])");
     EXPECT_EQ(cache.keys.shape(), (Shape{2, 16, 4}));
   }
   KeyValueCache<float> none;
   const std::vector<Index> first{0};
-  EXPECT_NE(refusal([&] { none.select(first); }), "nothing was refused");
+  EXPECT_NE(message_of([&] { none.select(first); }), "nothing was refused");
 }
 
 TEST(MultiHead, separate_weights_equal_the_fused_matrix) {

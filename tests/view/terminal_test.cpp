@@ -143,7 +143,7 @@ TEST(FirstScreen, chosen_query_and_head_are_shown) {
 }
 
 TEST(FirstScreen, fits_every_width) {
-  for (int width : {48, 80, 120})
+  for (int width : {20, 27, 28, 40, 47, 48, 80, 120})
     for (ColourDepth depth : {ColourDepth::none, ColourDepth::sixteen, ColourDepth::indexed, ColourDepth::truecolour}) {
       expect_within(terminal_first_screen(samples::knot(), {.width = width, .depth = depth}), width);
       expect_within(terminal_first_screen(samples::uniform(100, "北京", 3, 16), {.width = width, .depth = depth}),

@@ -21,13 +21,15 @@ namespace regard::kernels::HWY_NAMESPACE {
 // units busy, few enough to stay in registers.
 constexpr int kSums = 8;
 
-// Asks for the rows after the next few: hardware follows one stream of rows
-// well, but not across the turns between keys and values.
-constexpr Index kAhead = 16;
-template <int Count, class T>
-HWY_INLINE void AskAhead(const T* first, Index row_stride, Index column) {
-  if (column % static_cast<Index>(64 / sizeof(T)) != 0) return;
-  REGARD_UNROLL for (int j = 0; j < Count; ++j) hwy::Prefetch(first + (j + kAhead) * row_stride + column);
+// Asks for the rows that come a while after `first`, line by line in the order of
+// memory: hardware does not follow rows across the turns between keys and
+// values, and several rows side by side are no stream to it.
+constexpr Index kAhead = 2 * kSums;
+template <class T>
+HWY_INLINE void AskAhead(const T* first, Index row_stride, Index depth) {
+  for (int j = 0; j < kSums; ++j)
+    for (Index i = 0; i < depth; i += static_cast<Index>(64 / sizeof(T)))
+      hwy::Prefetch(first + (kAhead + j) * row_stride + i);
 }
 
 // The sums over lanes of four vectors, each in the same order of additions.
@@ -55,7 +57,6 @@ HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* s
   V sum[kSums];
   REGARD_UNROLL for (int n = 0; n < kSums; ++n) sum[n] = hn::Zero(d);
   for (Index i = 0; i < q.depth; i += kLanes) {
-    AskAhead<Keys>(keys, k.row_stride, i);
     V query[Rows];
     REGARD_UNROLL for (int r = 0; r < Rows; ++r) query[r] = hn::LoadU(d, queries + r * q.row_stride + i);
     REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
@@ -91,8 +92,6 @@ HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v
   REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[r][c] =
       hn::LoadU(d, out + r * out_stride + column + c * kLanes);
   const typename Stored::T* values = RowOf<Stored>(v, first) + column;
-  AskAhead<Keys>(values - column, v.row_stride, column);
-  if (Columns == 2) AskAhead<Keys>(values - column, v.row_stride, column + kLanes);
   REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
     V value[Columns];
     REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] = Stored::Load(d, values + j * v.row_stride + c * kLanes);
@@ -136,29 +135,39 @@ HWY_INLINE void ForRowGroups(Index rows, F f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// Keys that all groups of rows meet before the next keys come.
-constexpr Index kTogether = 8;
+// f(first, count) over runs of kSums rows of x, each after the rows to come have
+// been asked for.
+template <class Stored, class F>
+HWY_INLINE void ForRuns(const Matrix& x, F f) {
+  for (Index j = 0; j < x.rows; j += kSums) {
+    const Index count = std::min<Index>(kSums, x.rows - j);
+    AskAhead(RowOf<Stored>(x, j), x.row_stride, x.depth);
+    f(j, count);
+  }
+}
 
 void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
   WithStorage(k, [&](auto stored) HWY_ATTR {
-    for (Index j = 0; j < k.rows; j += kTogether) {
-      Matrix some = rows_from(k, j);
-      some.rows = std::min(kTogether, some.rows);
+    using Stored = decltype(stored);
+    ForRuns<Stored>(k, [&](Index first, Index count) HWY_ATTR {
+      Matrix some = rows_from(k, first);
+      some.rows = count;
       ForRowGroups(q.rows, [&](auto rows, Index r) HWY_ATTR {
-        DotKeys<decltype(stored), decltype(rows)::value>(rows_from(q, r), some, scores.data + r * scores.stride + j,
-                                                         scores.stride);
+        DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), some, scores.data + r * scores.stride + first,
+                                               scores.stride);
       });
-    }
+    });
   });
 }
 
 void WeighRows(const Tile& weights, const Matrix& v, float* out, Index out_stride) {
   WithStorage(v, [&](auto stored) HWY_ATTR {
-    for (Index j = 0; j < v.rows; j += kSums)
+    using Stored = decltype(stored);
+    ForRuns<Stored>(v, [&](Index first, Index count) HWY_ATTR {
       ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
-        WeighValues<decltype(stored), decltype(rows)::value>(weights, r, v, j, std::min<Index>(kSums, v.rows - j), out,
-                                                             out_stride);
+        WeighValues<Stored, decltype(rows)::value>(weights, r, v, first, count, out, out_stride);
       });
+    });
   });
 }
 

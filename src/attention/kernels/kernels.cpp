@@ -10,6 +10,7 @@
 #include "attention/kernels/dropout-inl.h"
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
+#include "attention/kernels/observe-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/softmax-inl.h"
 #include "attention/kernels/storage-inl.h"
@@ -77,6 +78,11 @@ const Kernels* Table() {
                              RunAnySoftmaxStep,
                              RunSoftmaxGradient,
                              RunWeights,
+                             ColumnSums,
+                             ColumnMaxima,
+                             DiagonalSums,
+                             DistanceSums,
+                             FindAbove,
                              RunHide,
                              RunMarkVisible,
                              RunAddBias,
@@ -96,6 +102,8 @@ const Kernels* Table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <strings.h>
+
 #include <atomic>
 #include <cstdlib>
 
@@ -134,7 +142,7 @@ const std::vector<Choice>& choices() {
 
 const Kernels* find(const std::string& name) {
   for (const Choice& choice : choices())
-    if (name == choice.table->name) return choice.table;
+    if (strcasecmp(name.c_str(), choice.table->name) == 0) return choice.table;
   std::string known;
   for (const Choice& choice : choices()) known += (known.empty() ? "" : ", ") + std::string(choice.table->name);
   throw ArgumentError("instruction set '" + name + "' can't run here; this processor has: " + known);

@@ -6,6 +6,7 @@
 // last panel or group is filled up with zeros.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -135,6 +136,20 @@ struct Kernels {
   // data = exp(data - max) / sum per row; 0 where data is -inf.
   void (*weights)(const Tile&, const float* row_max, const float* row_sum);
 
+  // What observers ask of a tile of weights. Around the keys of each row lie
+  // zeros: `rows - 1` before them, tile_margin() after. Results have room for one
+  // vector more.
+  // sums[j] over the rows of each key; the largest, where NaN counts as such.
+  void (*column_sums)(const Tile& weights, float* sums);
+  void (*column_maxima)(const Tile& weights, float* maxima);
+  // sums[j - i + rows - 1] over all pairs (i, j).
+  void (*diagonal_sums)(const Tile& weights, float* sums);
+  // sums[i] of weight * |distance0 + i - j|.
+  void (*distance_sums)(const Tile& weights, float distance0, float* sums);
+  // The keys of one row whose weight exceeds `limit` (>= 0), in order; returns how
+  // many. `found` has room for keys + tile_margin().
+  Index (*find_above)(const float* row, Index keys, float limit, std::int32_t* found);
+
   void (*hide)(const Tile&, const std::uint8_t* visible, Index visible_stride);
   // visible = (score != -inf); returns true if every pair is visible.
   bool (*mark_visible)(const Tile&, std::uint8_t* visible, Index visible_stride);
@@ -172,6 +187,11 @@ struct Kernels {
 
 // The table in use: the best of this processor, or what was forced.
 const Kernels& active();
+
+// Zeros after each row of a tile of weights that observers look at.
+inline Index tile_margin(const Kernels& kernels, Index rows) {
+  return std::max<Index>(rows + kernels.lanes, 4 * kernels.lanes);
+}
 
 // Largest tiles over all instruction sets, for sizing buffers.
 inline Index padded(Index count, Index to) { return (count + to - 1) / to * to; }

@@ -130,17 +130,6 @@ void RunAnySoftmaxStep(const SoftmaxStep& step) {
     RunSoftmaxStep<false>(step);
 }
 
-void RunWeights(const Tile& tile, const float* row_max, const float* row_sum) {
-  const D d;
-  ForEachVector(tile, [&](V score, Index i, Index) HWY_ATTR {
-    const float top = row_max[i] == -kInfinity ? 0.0f : row_max[i];
-    const float sum = row_sum[i] == 0.0f ? 1.0f : row_sum[i];
-    const V weight = hn::Div(ExpNegative(d, hn::Sub(score, hn::Set(d, top))), hn::Set(d, sum));
-    // 0 where hidden, also in a row whose sum is NaN.
-    return hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, -kInfinity)), weight);
-  });
-}
-
 // weights = exp(score - lse); d(score) = weight * (d(weight) - shared) * scale. A
 // weight of 0 passes nothing on, whatever d(weight) holds: hidden pairs have
 // weight 0.

@@ -1,0 +1,29 @@
+// What the ranges of Observe mean for one call.
+#pragma once
+
+#include <algorithm>
+
+#include "attention/problem.h"
+
+namespace regard::detail {
+
+// Offsets query position - key: `count` of them from `first`.
+struct Offsets {
+  Index first, count;
+};
+
+inline Offsets offsets_of(const OffsetRange& range, const Sizes& sizes, const QueryStart& q_start) {
+  Index first = 0, last = -1;
+  const bool pairs = sizes.q_len > 0 && sizes.kv_len > 0;
+  for (Index b = 0; pairs && b < sizes.batch; ++b) {
+    const Index start = q_start.of(b, sizes.q_len, sizes.kv_len);
+    first = b == 0 ? start - (sizes.kv_len - 1) : std::min(first, start - (sizes.kv_len - 1));
+    last = b == 0 ? start + sizes.q_len - 1 : std::max(last, start + sizes.q_len - 1);
+  }
+  first = range.first.value_or(first);
+  return {first, range.last.value_or(std::max(last, first - 1)) - first + 1};
+}
+
+inline Index end_of(const QueryRange& range, const Sizes& sizes) { return range.end.value_or(sizes.q_len); }
+
+}  // namespace regard::detail
