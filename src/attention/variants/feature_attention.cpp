@@ -9,6 +9,7 @@
 #include <string>
 
 #include "attention/call.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/threads.h"
 
@@ -17,8 +18,12 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// A maximum to subtract: 0 where there is no key yet.
-float reference_of(float max) { return max == minus_infinity ? 0.0f : max; }
+// The maxima to subtract: 0 where there is no key yet.
+std::vector<float> references_of(const FeatureState& state) {
+  std::vector<float> references = state.max;
+  std::replace(references.begin(), references.end(), minus_infinity, 0.0f);
+  return references;
+}
 
 // exp of every element, which is 0 or less.
 void exponentiate(Scratch& x, Index rows) {
@@ -86,20 +91,14 @@ void KeyBlock::load(Index b, Index kv_head, Index key, Index count, FeatureState
 
 void KeyBlock::raise(FeatureState& state) {
   const Index features = features_.cols();
-  std::vector<float> before = state.max;
-  for (Index j = 0; j < count_; ++j)
-    for (Index f = 0; f < features; ++f) {
-      float& max = state.max[static_cast<std::size_t>(f)];
-      max = features_.row(j)[f] > max ? features_.row(j)[f] : max;
-    }
+  const std::vector<float> before = state.max;
+  for (Index j = 0; j < count_; ++j) raise_row(state.max.data(), features_.row(j), features);
   for (Index f = 0; f < features; ++f) {
     const float was = before[static_cast<std::size_t>(f)], now = state.max[static_cast<std::size_t>(f)];
-    if (was == now) continue;
-    const float factor = std::exp(was - now);
-    for (Index d = 0; d < state.sums.cols(); ++d) state.sums.row(f)[d] *= factor;
+    if (was != now) scale_row(state.sums.row(f), std::exp(was - now), state.sums.cols());
   }
-  for (Index j = 0; j < count_; ++j)
-    for (Index f = 0; f < features; ++f) features_.row(j)[f] -= reference_of(state.max[static_cast<std::size_t>(f)]);
+  const std::vector<float> reference = references_of(state);
+  for (Index j = 0; j < count_; ++j) subtract_row(features_.row(j), reference.data(), features);
   exponentiate(features_, count_);
 }
 
@@ -113,9 +112,8 @@ void load_queries(const FeatureCall& call, const kernels::Matrix& rows, const Fe
   features.resize(rows.rows, call.map.count());
   call.map.map(rows, features);
   if (!call.map.gives_exponents()) return;
-  for (Index i = 0; i < rows.rows; ++i)
-    for (Index f = 0; f < features.cols(); ++f)
-      features.row(i)[f] += reference_of(state.max[static_cast<std::size_t>(f)]);
+  const std::vector<float> reference = references_of(state);
+  for (Index i = 0; i < rows.rows; ++i) add_row(features.row(i), reference.data(), features.cols());
   // Every row relative to its own maximum: numerator and denominator share it.
   std::vector<float> max(static_cast<std::size_t>(rows.rows), minus_infinity), sum(max.size());
   kernels::active().softmax_step({{features.row(0), features.stride(), rows.rows, features.cols()},

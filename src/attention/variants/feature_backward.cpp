@@ -8,6 +8,7 @@
 
 #include "attention/call.h"
 #include "attention/variants/feature_attention.h"
+#include "attention/variants/row_loops.h"
 #include "regard/threads.h"
 
 namespace regard::detail {
@@ -89,8 +90,7 @@ void FeatureBackward::load_returned(Index h, const QueryRows& rows) {
 // The gradient of a block's queries goes through the map to dq.
 void FeatureBackward::add_query_gradient(Index h, const QueryRows& rows) {
   if (call_.map.gives_exponents())
-    for (Index i = 0; i < rows.count; ++i)
-      for (Index f = 0; f < queries_.cols(); ++f) dqueries_.row(i)[f] *= queries_.row(i)[f];
+    for (Index i = 0; i < rows.count; ++i) multiply_row(dqueries_.row(i), queries_.row(i), queries_.cols());
   const kernels::Matrix x = rows_of(call_.q, b_, h, rows.row, rows.count);
   call_.map.back(x, dqueries_, dx_);
   const Index dim = call_.sizes.head_dim;
@@ -105,8 +105,7 @@ void FeatureBackward::add_query_gradient(Index h, const QueryRows& rows) {
 void FeatureBackward::write_key_gradients() {
   const Index dim = call_.sizes.head_dim, value_dim = call_.sizes.value_dim;
   if (call_.map.gives_exponents())
-    for (Index j = 0; j < keys_.count(); ++j)
-      for (Index f = 0; f < dkeys_.cols(); ++f) dkeys_.row(j)[f] *= keys_.features().row(j)[f];
+    for (Index j = 0; j < keys_.count(); ++j) multiply_row(dkeys_.row(j), keys_.features().row(j), dkeys_.cols());
   call_.map.back(keys_.rows(), dkeys_, dx_);
   const Index first = (b_ * call_.sizes.kv_heads + kv_head_) * kv_len() + keys_.first();
   for (Index j = 0; j < keys_.count(); ++j) {
@@ -208,9 +207,7 @@ void FeatureBackward::rescale_returned(const std::vector<float>& from, const std
   if (!call_.map.gives_exponents()) return;
   for (std::size_t f = 0; f < to.size(); ++f) {
     if (from[f] == to[f]) continue;
-    const float factor = std::exp(to[f] - from[f]);
-    float* row = returned_.row(static_cast<Index>(f));
-    for (Index d = 0; d < returned_.cols(); ++d) row[d] *= factor;
+    scale_row(returned_.row(static_cast<Index>(f)), std::exp(to[f] - from[f]), returned_.cols());
   }
 }
 

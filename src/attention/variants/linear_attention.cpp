@@ -7,6 +7,7 @@
 #include "attention/variants/feature_attention.h"
 #include "attention/variants/feature_decoder.h"
 #include "attention/variants/plain_features.h"
+#include "attention/variants/row_loops.h"
 
 namespace regard {
 namespace detail {
@@ -20,13 +21,14 @@ class EluMap final : public FeatureMap {
   bool gives_exponents() const override { return false; }
 
   void map(const kernels::Matrix& x, Scratch& to) const override {
-    const auto at = [&](Index i, Index d) { return element(x, i, d); };
-    for (Index i = 0; i < x.rows; ++i)
-      for (Index d = 0; d < head_dim_; ++d) to.row(i)[d] = at(i, d) > 0 ? 0.0f : at(i, d);
+    Scratch above(x.rows, head_dim_);
+    for (Index i = 0; i < x.rows; ++i) {
+      copy_row(x, i, to.row(i));
+      split_signs(to.row(i), above.row(i), head_dim_);
+    }
     const std::vector<float> zeros(static_cast<std::size_t>(x.rows), 0.0f), ones(zeros.size(), 1.0f);
     kernels::active().weights({to.row(0), to.stride(), x.rows, head_dim_}, zeros.data(), ones.data());
-    for (Index i = 0; i < x.rows; ++i)
-      for (Index d = 0; d < head_dim_; ++d) to.row(i)[d] += at(i, d) > 0 ? at(i, d) : 0.0f;
+    for (Index i = 0; i < x.rows; ++i) add_row(to.row(i), above.row(i), head_dim_);
   }
 
   // The slope is 1 above 0 and the feature itself below.

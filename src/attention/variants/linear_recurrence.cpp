@@ -7,24 +7,12 @@
 #include <vector>
 
 #include "attention/problem.h"
-#include "core/instruction_sets.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/threads.h"
 
 namespace regard {
 namespace detail {
-
-// One row of the state, value_dim numbers: what a token does to it.
-template <class T>
-REGARD_EACH_INSTRUCTION_SET void decay_row(T* row, T factor, Index count) {
-#pragma GCC ivdep
-  for (Index d = 0; d < count; ++d) row[d] *= factor;
-}
-template <class T>
-REGARD_EACH_INSTRUCTION_SET void add_times(T* to, const T* from, T factor, Index count) {
-#pragma GCC ivdep
-  for (Index d = 0; d < count; ++d) to[d] += factor * from[d];
-}
 
 namespace {
 
@@ -75,7 +63,7 @@ class Recurrence {
     T factor = one ? std::exp(in_.decay(b, h, t, 0)) : T{0};
     for (Index r = 0; r < sizes_.head_dim; ++r) {
       if (!one) factor = std::exp(in_.decay(b, h, t, r));
-      decay_row(row(r), factor, sizes_.value_dim);
+      scale_row(row(r), factor, sizes_.value_dim);
     }
   }
 
@@ -84,7 +72,7 @@ class Recurrence {
     if (in_.beta.given()) {
       for (Index r = 0; r < sizes_.head_dim; ++r)
         add_times(update_.data(), row(r), -in_.k(b, h, t, r), sizes_.value_dim);
-      decay_row(update_.data(), in_.beta(b, in_.beta.size(1) == 1 ? 0 : h, t), sizes_.value_dim);
+      scale_row(update_.data(), in_.beta(b, in_.beta.size(1) == 1 ? 0 : h, t), sizes_.value_dim);
     }
     for (Index r = 0; r < sizes_.head_dim; ++r) add_times(row(r), update_.data(), in_.k(b, h, t, r), sizes_.value_dim);
   }
@@ -115,11 +103,6 @@ RecurrenceResult<T> run_recurrence(const char* call, const RecurrenceInputs<T>& 
 }
 
 }  // namespace
-
-template void decay_row(float*, float, Index);
-template void decay_row(double*, double, Index);
-template void add_times(float*, const float*, float, Index);
-template void add_times(double*, const double*, double, Index);
 
 }  // namespace detail
 

@@ -99,11 +99,15 @@ Tensor<float> unprojected(const LinformerInputs<float>& in, const Tensor<float>&
   parallel_items(dprojected.size(0) * kv_heads, [&](Index item, int) {
     PackedMatrix panels;
     panels.pack({dprojected.data() + item * slots * dim, slots, dim, dim, 1});
-    Scratch part;
+    Scratch part, columns;
     for (Index key = 0; key < kv_len; key += position_block) {
       const Index keys = std::min(position_block, kv_len - key);
       part.resize(keys, dim);
-      multiply(part, transposed(projection_part(table, item % kv_heads, key, keys)), panels);
+      // Copied first: the slots of one position may lie a large power of two apart.
+      columns.resize(slots, keys);
+      const kernels::Matrix from = projection_part(table, item % kv_heads, key, keys);
+      for (Index s = 0; s < slots; ++s) copy_row(from, s, columns.row(s));
+      multiply(part, transposed(columns.matrix()), panels);
       for (Index j = 0; j < keys; ++j)
         if (is_real(in.options, item / kv_heads, key + j))
           std::copy_n(part.row(j), dim, dx.data() + (item * kv_len + key + j) * dim);

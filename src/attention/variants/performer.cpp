@@ -7,6 +7,7 @@
 #include "attention/variants/feature_attention.h"
 #include "attention/variants/feature_decoder.h"
 #include "attention/variants/plain_features.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/random.h"
 
@@ -45,23 +46,21 @@ class RandomFeatureMap final : public FeatureMap {
 
   void map(const kernels::Matrix& x, Scratch& to) const override {
     multiply(to, x, to_features_);
+    std::vector<float> row(static_cast<std::size_t>(x.depth));
     for (Index i = 0; i < x.rows; ++i) {
-      float square = 0;
-      for (Index d = 0; d < x.depth; ++d) {
-        const float value = element(x, i, d);
-        square += value * value;
-      }
-      for (Index f = 0; f < count_; ++f) to.row(i)[f] -= 0.5f * scale_ * square;
+      copy_row(x, i, row.data());
+      const float half_square = 0.5f * scale_ * sum_of_squares(row.data(), x.depth);
+      for (Index f = 0; f < count_; ++f) to.row(i)[f] -= half_square;
     }
   }
 
   void back(const kernels::Matrix& x, Scratch& dto, Scratch& dx) const override {
     dx.resize(x.rows, x.depth);
     multiply(dx, dto.matrix(0, x.rows), from_features_);
+    std::vector<float> row(static_cast<std::size_t>(x.depth));
     for (Index i = 0; i < x.rows; ++i) {
-      float sum = 0;
-      for (Index f = 0; f < count_; ++f) sum += dto.row(i)[f];
-      for (Index d = 0; d < x.depth; ++d) dx.row(i)[d] -= scale_ * sum * element(x, i, d);
+      copy_row(x, i, row.data());
+      add_times(dx.row(i), row.data(), -scale_ * sum_row(dto.row(i), count_), x.depth);
     }
   }
 

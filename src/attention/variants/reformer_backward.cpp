@@ -5,16 +5,13 @@
 
 #include "attention/call.h"
 #include "attention/variants/reformer.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/threads.h"
 
 namespace regard {
 namespace detail {
 namespace {
-
-void add_row(float* to, const float* from, Index count) {
-  for (Index d = 0; d < count; ++d) to[d] += from[d];
-}
 
 class ReformerBackward {
  public:

@@ -6,15 +6,56 @@
 
 #include "attention/call.h"
 #include "attention/variants/reformer.h"
+#include "core/instruction_sets.h"
 #include "regard/error.h"
 #include "regard/random.h"
 #include "regard/threads.h"
 
 namespace regard {
 namespace detail {
+
+struct Place {
+  std::int32_t bucket, chunk;
+};
+
+// Counts of the keys whose bucket is the token's and whose chunk is its own or the one before.
+REGARD_EACH_INSTRUCTION_SET void add_meetings(std::int32_t* counts, const std::int32_t* buckets,
+                                              const std::int32_t* chunks, Place token, Index keys) {
+#pragma GCC ivdep
+  for (Index j = 0; j < keys; ++j)
+    counts[j] += (buckets[j] == token.bucket) & (chunks[j] <= token.chunk) & (chunks[j] >= token.chunk - 1);
+}
+
+REGARD_EACH_INSTRUCTION_SET void keep_bucket(std::int32_t* counts, const std::int32_t* buckets, std::int32_t bucket,
+                                             Index keys) {
+#pragma GCC ivdep
+  for (Index j = 0; j < keys; ++j) counts[j] = buckets[j] == bucket ? counts[j] : 0;
+}
+
 namespace {
 
 constexpr float hidden = -std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+struct Sharing {
+  const std::int32_t *meetings, *keys;  // of each key: rounds, token
+  const float* logarithms;              // of a number of rounds
+  std::int32_t token, last;             // the asking token, and the last it may see
+};
+
+// Who does not meet is hidden, as is the token itself; the others' weights are
+// shared among the rounds in which they meet.
+REGARD_EACH_INSTRUCTION_SET void hide_and_share(float* row, const Sharing& by, Index count) {
+#pragma GCC ivdep
+  for (Index j = 0; j < count; ++j) {
+    const bool seen = (by.meetings[j] > 0) & (by.keys[j] != by.token) & (by.keys[j] <= by.last);
+    row[j] = seen ? row[j] - by.logarithms[by.meetings[j]] : hidden;
+  }
+}
+
+namespace {
+
 constexpr Index hash_rows = 256;  // tokens hashed at a time
 
 // R of one head and round, [head_dim, buckets / 2].
@@ -132,33 +173,28 @@ void ChunkScores::hide_and_count(Index b, std::size_t round) {
   for (std::size_t n = 1; n <= rounds_.size(); ++n) logarithms.push_back(std::log(static_cast<float>(n)));
   for (Index i = 0; i < rows_; ++i) {
     const std::int32_t token = order[static_cast<std::size_t>(first_row_ + i)];
-    const bool real = call_.is_real(b, token);
-    count_meetings(token, round);
     float* row = scores_.row(i);
-    for (Index j = 0; j < keys_; ++j) {
-      const std::int32_t key = order[static_cast<std::size_t>(first_key_ + j)];
-      const std::int32_t meetings = meetings_[static_cast<std::size_t>(j)];
-      const bool seen = meetings > 0 && real && key != token && !(call_.options.causal && key > token);
-      row[j] = seen ? row[j] - logarithms[static_cast<std::size_t>(meetings)] : hidden;
+    if (!call_.is_real(b, token)) {
+      std::fill_n(row, keys_, hidden);
+      continue;
     }
+    count_meetings(token, round);
+    const std::int32_t last = call_.options.causal ? token : std::numeric_limits<std::int32_t>::max();
+    hide_and_share(row, {meetings_.data(), order.data() + first_key_, logarithms.data(), token, last}, keys_);
   }
 }
 
 // meetings_[j]: rounds in which the token meets key j; 0 unless they do in this one.
 void ChunkScores::count_meetings(std::int32_t token, std::size_t round) {
   meetings_.assign(static_cast<std::size_t>(keys_), 0);
-  for (std::size_t r = 0; r < rounds_.size(); ++r) {
-    const std::int32_t bucket = rounds_[r].buckets[static_cast<std::size_t>(token)];
-    const std::int32_t chunk = rounds_[r].chunks[static_cast<std::size_t>(token)];
-    const std::int32_t* buckets = key_buckets_.data() + static_cast<Index>(r) * keys_;
-    const std::int32_t* chunks = key_chunks_.data() + static_cast<Index>(r) * keys_;
-    for (Index j = 0; j < keys_; ++j)
-      meetings_[static_cast<std::size_t>(j)] +=
-          (buckets[j] == bucket) & (chunks[j] <= chunk) & (chunks[j] >= chunk - 1);
-  }
-  const std::int32_t bucket = rounds_[round].buckets[static_cast<std::size_t>(token)];
-  const std::int32_t* buckets = key_buckets_.data() + static_cast<Index>(round) * keys_;
-  for (Index j = 0; j < keys_; ++j) meetings_[static_cast<std::size_t>(j)] *= buckets[j] == bucket;
+  for (std::size_t r = 0; r < rounds_.size(); ++r)
+    add_meetings(
+        meetings_.data(), key_buckets_.data() + static_cast<Index>(r) * keys_,
+        key_chunks_.data() + static_cast<Index>(r) * keys_,
+        {rounds_[r].buckets[static_cast<std::size_t>(token)], rounds_[r].chunks[static_cast<std::size_t>(token)]},
+        keys_);
+  keep_bucket(meetings_.data(), key_buckets_.data() + static_cast<Index>(round) * keys_,
+              rounds_[round].buckets[static_cast<std::size_t>(token)], keys_);
 }
 
 }  // namespace detail

@@ -41,7 +41,15 @@ struct RelativeSpot {
   Index b, h, row, rows;
 };
 
-// The scores of a block of rows against every key, and what they were made of.
+// Keys [key, key + keys) as they are packed together, in columns from `column`
+// on of a block of scores.
+struct KeyRange {
+  Index key, keys, column;
+  Coverage coverage;
+};
+
+// The scores of a block of rows against the keys it may see, and what they were
+// made of.
 class RelativeScores {
  public:
   explicit RelativeScores(const RelativeCall& call) : call_(call) {}
@@ -52,9 +60,10 @@ class RelativeScores {
   Scratch& scores() { return scores_; }
   const Scratch& content_queries() const { return content_; }    // (q + content_bias) * scale
   const Scratch& position_queries() const { return position_; }  // (q + position_bias) * scale
-  kernels::Tile tile() { return {scores_.row(0), scores_.stride(), spot_.rows, call_.sizes.kv_len}; }
-  // Key blocks that no row of the block sees.
-  bool skipped(Index key) const { return skipped_[static_cast<std::size_t>(key / relative_keys)] != 0; }
+  kernels::Tile tile() { return {scores_.row(0), scores_.stride(), spot_.rows, columns()}; }
+  // From the first seen key to the last one; parts in between may be hidden.
+  const std::vector<KeyRange>& key_ranges() const { return key_ranges_; }
+  Index columns() const { return end_key_ - first_key_; }
 
   // Rows of a distance table that this block can meet: [first, first + count).
   struct Range {
@@ -68,22 +77,29 @@ class RelativeScores {
   void gather(Scratch& by_distance, const Scratch& scores) const;
 
  private:
-  void fill_queries();
+  void find_keys();
+  void find_range();
   void content_scores();
-  void hide(Index key, Index keys, Coverage coverage);
-  // Keys of row i whose distance lies before, inside and after the table:
+  void position_scores();
+  void hide(const KeyRange& keys);
+  MaskBlock mask_block(Index key, Index keys) const {
+    return {spot_.b, spot_.h, spot_.row, spot_.rows, key, keys, call_.q_start(spot_.b)};
+  }
+  // Columns of row i whose distance lies before, inside and after the table:
   // [0, begin) use its first row, [begin, end) follow one another, the rest the last.
   struct Split {
-    Index begin, end, at;  // `at`: where key `begin` reads within range()
+    Index begin, end, at;  // `at`: where column `begin` reads within range()
   };
   Split split(Index i) const;
 
   const RelativeCall& call_;
   RelativeSpot spot_{};
+  Index first_key_ = 0, end_key_ = 0;
+  std::vector<KeyRange> key_ranges_;
   Range range_{};
   Scratch scores_, content_, position_, by_distance_;
   PackedMatrix panels_;
-  std::vector<std::uint8_t> visible_, skipped_;
+  std::vector<std::uint8_t> visible_;
 };
 
 }  // namespace regard::detail

@@ -20,15 +20,24 @@ class RelativeForward {
 
   void run(const RelativeSpot& spot, RelativeResult<float>& result) {
     spot_ = spot;
+    visible_.clear();
     scores_.compute(spot);
     softmax();
-    add_values();
+    if (!add_values()) {
+      // Values that are not finite: once more, with note of who may meet whom.
+      scores_.compute(spot);
+      note_visible();
+      softmax();
+      add_values();
+    }
     write(result);
   }
 
  private:
+  void note_visible();
   void softmax();
-  void add_values();
+  bool add_values();
+  void add_distance_values();
   void write(RelativeResult<float>& result);
 
   const RelativeCall& call_;
@@ -37,42 +46,52 @@ class RelativeForward {
   Scratch out_, by_distance_;
   PackedMatrix panels_;
   std::vector<float> max_, sum_;
-  std::vector<std::uint8_t> visible_;
+  std::vector<std::uint8_t> visible_;  // empty until values that are not finite show up
 };
 
-// Scores become weights that are not yet divided by their sum. What is visible
-// is noted first: it decides where values that are not finite may go.
-void RelativeForward::softmax() {
+void RelativeForward::note_visible() {
   const kernels::Tile tile = scores_.tile();
   visible_.resize(static_cast<std::size_t>(tile.rows * tile.stride));
   kernels::active().mark_visible(tile, visible_.data(), tile.stride);
-  max_.assign(static_cast<std::size_t>(spot_.rows), -std::numeric_limits<float>::infinity());
-  sum_.assign(static_cast<std::size_t>(spot_.rows), 0.0f);
-  kernels::active().softmax_step({tile, max_.data(), sum_.data(), nullptr, nullptr, 0, 0});
 }
 
-void RelativeForward::add_values() {
+// Scores become weights that are not yet divided by their sum.
+void RelativeForward::softmax() {
+  max_.assign(static_cast<std::size_t>(spot_.rows), -std::numeric_limits<float>::infinity());
+  sum_.assign(static_cast<std::size_t>(spot_.rows), 0.0f);
+  if (scores_.columns() == 0) return;
+  kernels::active().softmax_step({scores_.tile(), max_.data(), sum_.data(), nullptr, nullptr, 0, 0});
+}
+
+// Returns false where values that are not finite ask for visible_.
+bool RelativeForward::add_values() {
   const Sizes& sizes = call_.sizes;
   out_.resize(spot_.rows, sizes.value_dim);
   out_.zero();
-  if (sizes.value_dim == 0 || sizes.kv_len == 0) return;
-  Scratch& weights = scores_.scores();
-  for (Index key = 0; key < sizes.kv_len; key += relative_keys) {
-    if (scores_.skipped(key)) continue;
-    const Index keys = std::min(relative_keys, sizes.kv_len - key);
+  if (sizes.value_dim == 0) return true;
+  const Scratch& weights = scores_.scores();
+  for (const auto& [key, keys, column, coverage] : scores_.key_ranges()) {
+    if (coverage == Coverage::none) continue;
     panels_.pack(rows_of(call_.in.v, spot_.b, spot_.h / sizes.group(), key, keys));
-    const kernels::Matrix part{weights.row(0) + key, spot_.rows, keys, weights.stride(), 1};
+    const kernels::Matrix part{weights.row(0) + column, spot_.rows, keys, weights.stride(), 1};
     if (panels_.finite())
       multiply(out_, part, panels_, Into::sum);
+    else if (visible_.empty())
+      return false;
     else
-      add_visible(out_, part, panels_, {visible_.data() + key, weights.stride(), 1});
+      add_visible(out_, part, panels_, {visible_.data() + column, weights.stride(), 1});
   }
+  add_distance_values();
+  return true;
+}
+
+void RelativeForward::add_distance_values() {
   const auto& table = call_.in.terms.values;
-  if (!table.given()) return;
-  scores_.gather(by_distance_, weights);
+  if (!table.given() || scores_.columns() == 0) return;
+  scores_.gather(by_distance_, scores_.scores());
   const auto range = scores_.range();
   const float* first = table.data() + table_head(table, spot_.h) * table.stride(0) + range.first * table.stride(1);
-  panels_.pack({first, range.count, sizes.value_dim, table.stride(1), table.stride(2)});
+  panels_.pack({first, range.count, call_.sizes.value_dim, table.stride(1), table.stride(2)});
   multiply(out_, by_distance_.matrix(), panels_, Into::sum);
 }
 

@@ -7,6 +7,7 @@
 
 #include "attention/call.h"
 #include "attention/variants/relative.h"
+#include "attention/variants/row_loops.h"
 #include "regard/threads.h"
 
 namespace regard {
@@ -18,10 +19,6 @@ struct HeadSums {
   Tensor<float> keys, values;                 // [batch * q_heads, distances, dim]
   Tensor<float> content_bias, position_bias;  // [batch * q_heads, head_dim]
 };
-
-void add(float* to, const float* from, Index count) {
-  for (Index i = 0; i < count; ++i) to[i] += from[i];
-}
 
 class RelativeBackward {
  public:
@@ -44,9 +41,9 @@ class RelativeBackward {
 
  private:
   void block(const RelativeSpot& spot) {
-    if (call_.sizes.kv_len == 0) return;
     spot_ = spot;
     scores_.compute(spot);
+    if (scores_.columns() == 0) return;
     weight_gradients();
     score_gradients();
     value_sums();
@@ -60,8 +57,9 @@ class RelativeBackward {
     return table.data() + table_head(table, spot_.h) * table.stride(0) + scores_.range().first * table.stride(1);
   }
   kernels::Matrix dout_rows() const { return rows_of(dout_, spot_.b, spot_.h, spot_.row, spot_.rows); }
-  static kernels::Matrix columns(const Scratch& x, Index rows, Index key, Index keys) {
-    return {x.row(0) + key, rows, keys, x.stride(), 1};
+  // The part of a block of scores that belongs to a range of keys.
+  kernels::Matrix part_of(const Scratch& x, const KeyRange& range) const {
+    return {x.row(0) + range.column, spot_.rows, range.keys, x.stride(), 1};
   }
 
   void weight_gradients();
@@ -89,17 +87,18 @@ class RelativeBackward {
 // dscores_ = dout . (v + values of the distance).
 void RelativeBackward::weight_gradients() {
   const Sizes& sizes = call_.sizes;
-  dscores_.resize(spot_.rows, sizes.kv_len);
-  dscores_.zero();
+  dscores_.resize(spot_.rows, scores_.columns());
   const kernels::Kernels& kernels = kernels::active();
   const kernels::Matrix dout = dout_rows();
-  for (Index key = 0; key < sizes.kv_len; key += relative_keys) {
-    if (scores_.skipped(key)) continue;
-    const Index keys = std::min(relative_keys, sizes.kv_len - key);
+  for (const auto& [key, keys, column, coverage] : scores_.key_ranges()) {
+    if (coverage == Coverage::none) {
+      for (Index i = 0; i < spot_.rows; ++i) std::fill_n(dscores_.row(i) + column, keys, 0.0f);
+      continue;
+    }
     panels_.pack(transposed(rows_of(call_.in.v, spot_.b, spot_.h / sizes.group(), key, keys)));
     kernels.product({dout.floats(), kernels.row_tile * dout.row_stride, dout.row_stride, dout.depth_stride,
-                     panels_.data(), kernels.column_tile * panels_.depth(), kernels.column_tile, dscores_.row(0) + key,
-                     dscores_.stride(), spot_.rows, keys, panels_.depth(), false});
+                     panels_.data(), kernels.column_tile * panels_.depth(), kernels.column_tile,
+                     dscores_.row(0) + column, dscores_.stride(), spot_.rows, keys, panels_.depth(), false});
   }
   const auto& table = call_.in.terms.values;
   if (!table.given()) return;
@@ -116,23 +115,20 @@ void RelativeBackward::score_gradients() {
   std::vector<float> shared(static_cast<std::size_t>(spot_.rows));
   const float* out = forward_.out.data() + first * sizes.value_dim;
   kernels::active().row_dots({out, spot_.rows, sizes.value_dim, sizes.value_dim, 1}, dout_rows(), shared.data());
-  const kernels::Tile gradients{dscores_.row(0), dscores_.stride(), spot_.rows, sizes.kv_len};
+  const kernels::Tile gradients{dscores_.row(0), dscores_.stride(), spot_.rows, scores_.columns()};
   kernels::active().softmax_gradient(
       {scores_.tile(), gradients, forward_.lse.data() + first, shared.data(), nullptr, 1.0f});
 }
 
 void RelativeBackward::value_sums() {
-  const Sizes& sizes = call_.sizes;
   const Scratch& weights = scores_.scores();
   panels_.pack(dout_rows());
-  for (Index key = 0; key < sizes.kv_len; key += relative_keys)
-    if (!scores_.skipped(key))
-      add_where_nonzero(dv_, key,
-                        transposed(columns(weights, spot_.rows, key, std::min(relative_keys, sizes.kv_len - key))),
-                        panels_);
+  for (const KeyRange& range : scores_.key_ranges())
+    if (range.coverage != Coverage::none)
+      add_where_nonzero(dv_, range.key, transposed(part_of(weights, range)), panels_);
   if (!call_.in.terms.values.given()) return;
   scores_.gather(by_distance_, weights);
-  add_to_table(sums_.values, by_distance_.matrix(), sizes.value_dim);
+  add_to_table(sums_.values, by_distance_.matrix(), call_.sizes.value_dim);
 }
 
 // panels_ holds what each row brings: adds by_distance^T . panels_ to the head's table.
@@ -142,27 +138,24 @@ void RelativeBackward::add_to_table(Tensor<float>& sums, const kernels::Matrix& 
   part_.zero();
   add_where_nonzero(part_, 0, transposed(by_distance), panels_);
   float* to = sums.data() + (head() * call_.distances() + range.first) * dim;
-  for (Index d = 0; d < range.count; ++d) add(to + d * dim, part_.row(d), dim);
+  for (Index d = 0; d < range.count; ++d) add_row(to + d * dim, part_.row(d), dim);
 }
 
 void RelativeBackward::key_sums() {
-  const Sizes& sizes = call_.sizes;
   panels_.pack(scores_.content_queries().matrix());
-  for (Index key = 0; key < sizes.kv_len; key += relative_keys)
-    if (!scores_.skipped(key))
-      add_where_nonzero(dk_, key,
-                        transposed(columns(dscores_, spot_.rows, key, std::min(relative_keys, sizes.kv_len - key))),
-                        panels_);
+  for (const KeyRange& range : scores_.key_ranges())
+    if (range.coverage != Coverage::none)
+      add_where_nonzero(dk_, range.key, transposed(part_of(dscores_, range)), panels_);
   scores_.gather(by_distance_, dscores_);
   panels_.pack(scores_.position_queries().matrix());
-  add_to_table(sums_.keys, by_distance_.matrix(), sizes.head_dim);
+  add_to_table(sums_.keys, by_distance_.matrix(), call_.sizes.head_dim);
 }
 
 void RelativeBackward::query_sums() {
   const Sizes& sizes = call_.sizes;
   const auto collect = [&](Tensor<float>& bias) {
     if (bias.empty()) return;
-    for (Index i = 0; i < spot_.rows; ++i) add(bias.data() + head() * sizes.head_dim, part_.row(i), sizes.head_dim);
+    for (Index i = 0; i < spot_.rows; ++i) add_row(bias.data() + head() * sizes.head_dim, part_.row(i), sizes.head_dim);
   };
   const auto& keys = call_.in.terms.keys;
   const float* table =
@@ -174,11 +167,10 @@ void RelativeBackward::query_sums() {
   dq_.resize(spot_.rows, sizes.head_dim);
   for (Index i = 0; i < spot_.rows; ++i) std::copy_n(part_.row(i), sizes.head_dim, dq_.row(i));
   part_.zero();
-  for (Index key = 0; key < sizes.kv_len; key += relative_keys) {
-    if (scores_.skipped(key)) continue;
-    const Index count = std::min(relative_keys, sizes.kv_len - key);
-    panels_.pack(rows_of(call_.in.k, spot_.b, spot_.h / sizes.group(), key, count), call_.scale);
-    add_where_nonzero(part_, 0, columns(dscores_, spot_.rows, key, count), panels_);
+  for (const KeyRange& range : scores_.key_ranges()) {
+    if (range.coverage == Coverage::none) continue;
+    panels_.pack(rows_of(call_.in.k, spot_.b, spot_.h / sizes.group(), range.key, range.keys), call_.scale);
+    add_where_nonzero(part_, 0, part_of(dscores_, range), panels_);
   }
   collect(sums_.content_bias);
   float* to = gradients_.dq.data() + (head() * sizes.q_len + spot_.row) * sizes.head_dim;

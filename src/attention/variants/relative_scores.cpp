@@ -4,6 +4,7 @@
 
 #include "attention/call.h"
 #include "attention/variants/relative.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 
 namespace regard::detail {
@@ -69,69 +70,78 @@ RelativeCall make_relative_call(const char* name, const RelativeInputs& in) {
 
 void RelativeScores::compute(const RelativeSpot& spot) {
   spot_ = spot;
-  const Index last = call_.distances() - 1, start = call_.q_start(spot.b) + spot.row;
-  const auto row_of = [&](Index distance) { return std::clamp(distance - call_.in.terms.first, Index{0}, last); };
-  range_.first = row_of(-(start + spot.rows - 1));
-  range_.count = row_of(call_.sizes.kv_len - 1 - start) - range_.first + 1;
-  fill_queries();
-  content_scores();
-  if (call_.sizes.kv_len == 0) return;
-  const auto& keys = call_.in.terms.keys;
-  const float* table = keys.data() + table_head(keys, spot.h) * keys.stride(0) + range_.first * keys.stride(1);
-  panels_.pack(transposed({table, range_.count, call_.sizes.head_dim, keys.stride(1), keys.stride(2)}));
-  by_distance_.resize(spot.rows, range_.count);
-  multiply(by_distance_, position_.matrix(), panels_);
-  spread(scores_, by_distance_);
-  for (Index key = 0; key < call_.sizes.kv_len; key += relative_keys) {
-    const Index count = std::min(relative_keys, call_.sizes.kv_len - key);
-    const MaskBlock block{spot.b, spot.h, spot.row, spot.rows, key, count, call_.q_start(spot.b)};
-    hide(key, count, call_.in.options.mask.coverage(block));
-  }
-}
-
-void RelativeScores::fill_queries() {
   fill_rows(call_, spot_, call_.in.terms.content_bias, content_);
   fill_rows(call_, spot_, call_.in.terms.position_bias, position_);
+  find_keys();
+  find_range();
+  scores_.resize(spot_.rows, columns());
+  if (columns() == 0) return;
+  content_scores();
+  position_scores();
+  for (const KeyRange& keys : key_ranges_) hide(keys);
+}
+
+void RelativeScores::find_keys() {
+  key_ranges_.clear();
+  for (Index key = 0; key < call_.sizes.kv_len; key += relative_keys) {
+    const Index keys = std::min(relative_keys, call_.sizes.kv_len - key);
+    const Coverage coverage = call_.in.options.mask.coverage(mask_block(key, keys));
+    if (coverage == Coverage::none && key_ranges_.empty()) continue;
+    key_ranges_.push_back({key, keys, 0, coverage});
+  }
+  while (!key_ranges_.empty() && key_ranges_.back().coverage == Coverage::none) key_ranges_.pop_back();
+  first_key_ = key_ranges_.empty() ? 0 : key_ranges_.front().key;
+  end_key_ = key_ranges_.empty() ? 0 : key_ranges_.back().key + key_ranges_.back().keys;
+  for (KeyRange& keys : key_ranges_) keys.column = keys.key - first_key_;
+}
+
+void RelativeScores::find_range() {
+  range_ = {};
+  if (columns() == 0) return;
+  const Index last = call_.distances() - 1, start = call_.q_start(spot_.b) + spot_.row;
+  const auto row_of = [&](Index distance) { return std::clamp(distance - call_.in.terms.first, Index{0}, last); };
+  range_.first = row_of(first_key_ - (start + spot_.rows - 1));
+  range_.count = row_of(end_key_ - 1 - start) - range_.first + 1;
 }
 
 void RelativeScores::content_scores() {
-  const Index kv_len = call_.sizes.kv_len;
-  scores_.resize(spot_.rows, kv_len);
-  scores_.zero();
-  skipped_.assign(static_cast<std::size_t>(kv_len / relative_keys + 1), 0);
   const kernels::Kernels& kernels = kernels::active();
-  for (Index key = 0; key < kv_len; key += relative_keys) {
-    const Index keys = std::min(relative_keys, kv_len - key);
-    const MaskBlock block{spot_.b, spot_.h, spot_.row, spot_.rows, key, keys, call_.q_start(spot_.b)};
-    if (call_.in.options.mask.coverage(block) == Coverage::none) {
-      skipped_[static_cast<std::size_t>(key / relative_keys)] = 1;
-      continue;
-    }
+  for (const auto& [key, keys, column, coverage] : key_ranges_) {
+    if (coverage == Coverage::none) continue;
     panels_.pack(transposed(rows_of(call_.in.k, spot_.b, spot_.h / call_.sizes.group(), key, keys)));
     kernels.product({content_.row(0), kernels.row_tile * content_.stride(), content_.stride(), 1, panels_.data(),
-                     kernels.column_tile * panels_.depth(), kernels.column_tile, scores_.row(0) + key, scores_.stride(),
-                     spot_.rows, keys, panels_.depth(), false});
+                     kernels.column_tile * panels_.depth(), kernels.column_tile, scores_.row(0) + column,
+                     scores_.stride(), spot_.rows, keys, panels_.depth(), false});
   }
 }
 
-void RelativeScores::hide(Index key, Index keys, Coverage coverage) {
-  if (coverage == Coverage::all) return;
-  if (coverage == Coverage::none) {
-    for (Index i = 0; i < spot_.rows; ++i) std::fill_n(scores_.row(i) + key, keys, hidden);
+void RelativeScores::position_scores() {
+  const auto& keys = call_.in.terms.keys;
+  const float* table = keys.data() + table_head(keys, spot_.h) * keys.stride(0) + range_.first * keys.stride(1);
+  panels_.pack(transposed({table, range_.count, call_.sizes.head_dim, keys.stride(1), keys.stride(2)}));
+  by_distance_.resize(spot_.rows, range_.count);
+  multiply(by_distance_, position_.matrix(), panels_);
+  spread(scores_, by_distance_);
+}
+
+void RelativeScores::hide(const KeyRange& range) {
+  if (range.coverage == Coverage::all) return;
+  if (range.coverage == Coverage::none) {
+    for (Index i = 0; i < spot_.rows; ++i) std::fill_n(scores_.row(i) + range.column, range.keys, hidden);
     return;
   }
-  visible_.resize(static_cast<std::size_t>(spot_.rows * keys));
-  call_.in.options.mask.fill({spot_.b, spot_.h, spot_.row, spot_.rows, key, keys, call_.q_start(spot_.b)},
-                             visible_.data(), keys);
-  kernels::active().hide({scores_.row(0) + key, scores_.stride(), spot_.rows, keys}, visible_.data(), keys);
+  visible_.resize(static_cast<std::size_t>(spot_.rows * range.keys));
+  call_.in.options.mask.fill(mask_block(range.key, range.keys), visible_.data(), range.keys);
+  kernels::active().hide({scores_.row(0) + range.column, scores_.stride(), spot_.rows, range.keys}, visible_.data(),
+                         range.keys);
 }
 
 RelativeScores::Split RelativeScores::split(Index i) const {
   const Index query = call_.q_start(spot_.b) + spot_.row + i, first = call_.in.terms.first;
   // Key j reads table row j - query - first where that is inside [0, distances).
-  const Index begin = std::clamp(query + first, Index{0}, call_.sizes.kv_len);
-  const Index end = std::clamp(query + first + call_.distances(), begin, call_.sizes.kv_len);
-  return {begin, end, begin - query - first - range_.first};
+  const Index begin = std::clamp(query + first, first_key_, end_key_);
+  const Index end = std::clamp(query + first + call_.distances(), begin, end_key_);
+  return {begin - first_key_, end - first_key_, begin == end ? 0 : begin - query - first - range_.first};
 }
 
 void RelativeScores::spread(Scratch& scores, const Scratch& by_distance) const {
@@ -139,9 +149,9 @@ void RelativeScores::spread(Scratch& scores, const Scratch& by_distance) const {
     const auto [begin, end, at] = split(i);
     float* row = scores.row(i);
     const float* from = by_distance.row(i);
-    for (Index j = 0; j < begin; ++j) row[j] += from[0];
-    for (Index j = begin; j < end; ++j) row[j] += from[at + j - begin];
-    for (Index j = end; j < call_.sizes.kv_len; ++j) row[j] += from[range_.count - 1];
+    add_to_row(row, from[0], begin);
+    add_row(row + begin, from + at, end - begin);
+    add_to_row(row + end, from[range_.count - 1], columns() - end);
   }
 }
 
@@ -152,13 +162,9 @@ void RelativeScores::gather(Scratch& by_distance, const Scratch& scores) const {
     const auto [begin, end, at] = split(i);
     const float* row = scores.row(i);
     float* to = by_distance.row(i);
-    for (Index j = begin; j < end; ++j) to[at + j - begin] += row[j];
-    // In double: many keys may share the ends.
-    double before = 0, after = 0;
-    for (Index j = 0; j < begin; ++j) before += static_cast<double>(row[j]);
-    for (Index j = end; j < call_.sizes.kv_len; ++j) after += static_cast<double>(row[j]);
-    to[0] += static_cast<float>(before);
-    to[range_.count - 1] += static_cast<float>(after);
+    add_row(to + at, row + begin, end - begin);
+    to[0] += sum_row(row, begin);
+    to[range_.count - 1] += sum_row(row + end, columns() - end);
   }
 }
 

@@ -1,0 +1,79 @@
+#include "attention/variants/row_loops.h"
+
+#include "core/instruction_sets.h"
+
+namespace regard::detail {
+
+// ivdep: the compiler cannot see that rows do not overlap.
+
+template <class T>
+REGARD_EACH_INSTRUCTION_SET void scale_row(T* row, T factor, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) row[i] *= factor;
+}
+
+template <class T>
+REGARD_EACH_INSTRUCTION_SET void add_times(T* to, const T* from, T factor, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void add_row(float* to, const float* from, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] += from[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void add_to_row(float* to, float value, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] += value;
+}
+
+REGARD_EACH_INSTRUCTION_SET void subtract_row(float* to, const float* from, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] -= from[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void multiply_row(float* to, const float* from, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] *= from[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void raise_row(float* to, const float* from, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] = from[i] > to[i] ? from[i] : to[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void split_signs(float* row, float* above, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) {
+    const float value = row[i];
+    above[i] = value > 0.0f ? value : 0.0f;
+    row[i] = value > 0.0f ? 0.0f : value;
+  }
+}
+
+// Eight interleaved sums: a fixed order that becomes vectors.
+template <class F>
+REGARD_INLINE float in_eight_sums(Index count, F f) {
+  float sums[8] = {};
+  Index i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (Index lane = 0; lane < 8; ++lane) sums[lane] += f(i + lane);
+  for (; i < count; ++i) sums[i % 8] += f(i);
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
+REGARD_EACH_INSTRUCTION_SET float sum_row(const float* row, Index count) {
+  return in_eight_sums(count, [row](Index i) { return row[i]; });
+}
+
+REGARD_EACH_INSTRUCTION_SET float sum_of_squares(const float* row, Index count) {
+  return in_eight_sums(count, [row](Index i) { return row[i] * row[i]; });
+}
+
+template void scale_row(float*, float, Index);
+template void scale_row(double*, double, Index);
+template void add_times(float*, const float*, float, Index);
+template void add_times(double*, const double*, double, Index);
+
+}  // namespace regard::detail

@@ -1,0 +1,26 @@
+// Plain loops over rows of numbers, compiled for the baseline and for AVX2.
+#pragma once
+
+#include "regard/view.h"
+
+namespace regard::detail {
+
+template <class T>
+void scale_row(T* row, T factor, Index count);
+// to += factor * from
+template <class T>
+void add_times(T* to, const T* from, T factor, Index count);
+// to += from
+void add_row(float* to, const float* from, Index count);
+// to += value
+void add_to_row(float* to, float value, Index count);
+void subtract_row(float* to, const float* from, Index count);
+void multiply_row(float* to, const float* from, Index count);
+// to = the larger of both; a NaN in `from` counts as nothing.
+void raise_row(float* to, const float* from, Index count);
+// row keeps what is below 0 (and NaN), `above` gets what is above; zeros elsewhere.
+void split_signs(float* row, float* above, Index count);
+float sum_row(const float* row, Index count);
+float sum_of_squares(const float* row, Index count);
+
+}  // namespace regard::detail
