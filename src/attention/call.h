@@ -19,6 +19,8 @@ struct Tiling {
   Index query_block;  // rows that share packed keys (forward)
 };
 
+constexpr Index widest_key_block = 192;
+
 struct Call {
   Sizes sizes;
   InputView q, k, v;
