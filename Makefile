@@ -4,6 +4,8 @@
 
 BUILD := build/release
 ASAN := build/asan
+# Only configured: clang-tidy reads the commands. It has no omp.h.
+TIDY := build/tidy
 OUT := out
 MODEL := models/phonemes
 WORD := thought
@@ -13,7 +15,7 @@ PYTHON := build/peers/bin/python
 export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
-.PHONY: demo test test-asan packages cli bench bench-peers bench-training-peers data train eval pictures format install clean help
+.PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers data train eval pictures format install clean help
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -41,11 +43,11 @@ test: packages
 	cmake --build $(BUILD)
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 
-#: make test-asan   the unit tests under the address and undefined-behaviour sanitizers
+#: make test-asan   the unit tests under the address, leak and undefined-behaviour sanitizers
 test-asan: packages
-	$(CONFIGURE) -S . -B $(ASAN) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DREGARD_SANITIZE=address,undefined
+	$(CONFIGURE) -S . -B $(ASAN) -DREGARD_SANITIZE=address,undefined
 	cmake --build $(ASAN) --target unit_tests
-	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir $(ASAN) --output-on-failure -j 2 -L unit
+	ctest --test-dir $(ASAN) --output-on-failure -j 2 -L unit
 
 #: make bench       every case of the operator against this machine's own peak and bandwidth, one thread, then two
 bench: cli
@@ -85,6 +87,12 @@ eval: cli
 #: make pictures    draw the committed pictures again
 pictures: cli
 	scripts/draw_pictures.sh $(BUILD)/regard
+
+#: make tidy        clang-tidy over library and command line (FILES=src/core/tensor.cpp ... picks; ten seconds each)
+tidy: packages
+	@scripts/install_packages.sh clang-tidy
+	$(CONFIGURE) -S . -B $(TIDY) -DREGARD_STD_THREADS=ON
+	printf '%s\n' $(or $(FILES),$(shell git ls-files 'src/*.cpp' 'cli/*.cpp')) | xargs -n 1 -P 2 clang-tidy --quiet -p $(TIDY)
 
 #: make format      the one formatter
 format:

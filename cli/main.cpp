@@ -79,7 +79,7 @@ int report_usage(const std::string& command, const std::string& message) {
 // reason for it: what it could not place is said first.
 std::string parse_message(const CLI::App& program, const CLI::ParseError& error) {
   const std::vector<std::string> unplaced = program.remaining(true);
-  const std::string message = error.what();
+  std::string message = error.what();
   const std::size_t override = message.find(" was given a disallowed flag override");
   if (override != std::string::npos) return "--" + message.substr(0, override) + " takes no value";
   if (unplaced.empty()) return message;

@@ -50,6 +50,7 @@ struct HeatMap {
   Index kv_len() const { return keys.size(); }
   float value(Index query, Index key) const { return values[query * kv_len() + key]; }
   bool hidden(Index query, Index key) const { return !visible[query * kv_len() + key]; }
+  bool any_hidden() const;
 };
 
 struct HeatMapOptions {
@@ -92,6 +93,8 @@ Colour scale_colour(const HeatMap& map, double position);
 
 // Three decimals; "0" for zero, "< 0.001" for what would round to it.
 std::string weight_text(double weight);
+// The same in five columns: "<.001".
+std::string cell_text(double weight);
 // Label every n-th entry so that at most `room` are shown; n is 1, 2, 5, 10, 20, ...
 Index label_step(Index count, Index room);
 

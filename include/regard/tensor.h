@@ -85,7 +85,7 @@ class Tensor {
                           " values");
   }
   // The numbers are left uninitialised: for results that are written whole.
-  static Tensor uninitialised(Shape shape) {
+  static Tensor uninitialised(Shape shape) {  // NOLINT: it is moved from
     Tensor tensor;
     tensor.shape_ = std::move(shape);
     tensor.values_.resize(static_cast<std::size_t>(element_count(tensor.shape_)));

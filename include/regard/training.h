@@ -58,7 +58,7 @@ class Trainer {
           const Dataset& dev, bool words, std::string name);
   // Goes on where the run in `folder` stopped. Throws FileError when there is
   // none, or when the data is not what it was trained on.
-  static Trainer resume(std::string folder, const Dataset& train, const Dataset& dev);
+  static Trainer resume(const std::string& folder, const Dataset& train, const Dataset& dev);
 
   // How the data of the run in `folder` must be read before resume.
   static TsvOptions data_options(const std::string& folder);

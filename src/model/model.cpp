@@ -130,7 +130,7 @@ std::string json_text(const nlohmann::json& json) {
 
 void refuse_strangers(const TensorFile& file, const Parameters<float>& parameters) {
   for (const auto& [name, tensor] : file.tensors)
-    if (std::none_of(parameters.begin(), parameters.end(), [&](const auto* p) { return p->name == name; }))
+    if (std::none_of(parameters.begin(), parameters.end(), [&name = name](const auto* p) { return p->name == name; }))
       throw FileError(file.path + ": tensor " + name + " is none of the model's");
 }
 

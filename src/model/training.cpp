@@ -93,6 +93,13 @@ std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   return all;
 }
 
+Batch batch_of(const std::vector<Encoded>& data, const std::vector<Index>& indices) {
+  std::vector<const Encoded*> examples;
+  examples.reserve(indices.size());
+  for (Index i : indices) examples.push_back(&data[static_cast<std::size_t>(i)]);
+  return make_batch(examples);
+}
+
 Model fresh_model(const Seq2SeqConfig& sizes, const Dataset& train, bool words, std::string name, std::uint64_t seed) {
   std::vector<std::string> source, target;
   for (const Example& example : train.examples) {
@@ -166,7 +173,7 @@ Trainer::Trainer(std::string folder, const TrainingConfig& config, const Seq2Seq
                  const Dataset& dev, bool words, std::string name)
     : Trainer(std::move(folder), config, fresh_model(sizes, train, words, std::move(name), config.seed), train, dev) {}
 
-Trainer Trainer::resume(std::string folder, const Dataset& train, const Dataset& dev) {
+Trainer Trainer::resume(const std::string& folder, const Dataset& train, const Dataset& dev) {
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
@@ -202,9 +209,7 @@ TsvOptions Trainer::data_options(const std::string& folder) {
 }
 
 double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t step) {
-  std::vector<const Encoded*> examples;
-  for (Index i : indices) examples.push_back(&train_[static_cast<std::size_t>(i)]);
-  const Batch batch = make_batch(examples);
+  const Batch batch = batch_of(train_, indices);
   Tape<float> tape(true, config_.seed * 0x2545F4914F6CDD1Du + step);
   const auto memory = model_.network->encode(tape, batch.source);
   const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);
@@ -247,9 +252,7 @@ EpochReport Trainer::evaluate() {
   report.train_loss = loss_sum_ / loss_tokens_;
   Loss total;
   for (const auto& indices : plan_batches(dev_, config_.batch, 0, 0)) {
-    std::vector<const Encoded*> examples;
-    for (Index i : indices) examples.push_back(&dev_[static_cast<std::size_t>(i)]);
-    const Batch batch = make_batch(examples);
+    const Batch batch = batch_of(dev_, indices);
     Tape<float> tape;
     const auto memory = model_.network->encode(tape, batch.source);
     const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);

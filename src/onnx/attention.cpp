@@ -35,7 +35,7 @@ struct Call {
 
 std::vector<std::string> known_inputs(Index opset) {
   std::vector<std::string> names{"Q", "K", "V", "attn_mask", "past_key", "past_value"};
-  if (opset >= 24) names.push_back("nonpad_kv_seqlen");
+  if (opset >= 24) names.emplace_back("nonpad_kv_seqlen");
   return names;
 }
 

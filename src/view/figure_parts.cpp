@@ -84,9 +84,7 @@ void draw_grid_lines(Scene& scene, const HeatMap& map, const Panel& panel) {
 
 // ".123": what a cell has room for.
 std::string number_text(double weight) {
-  if (weight == 0) return "0";
-  if (weight > 0 && weight < 0.0005) return "<.001";
-  const std::string text = fmt::format("{:.3f}", weight);
+  const std::string text = cell_text(weight);
   return text.starts_with("0.") ? text.substr(1) : text.starts_with("1.") ? "1.00" : text;
 }
 
@@ -115,10 +113,6 @@ void draw_picture(Scene& scene, const HeatMap& map, const Panel& panel) {
       picture.pixels.push_back(hatched ? hatch_colour() : cell_colour(map, query, key));
     }
   scene.add(std::move(picture));
-}
-
-bool any_hidden(const HeatMap& map) {
-  return std::any_of(map.seen.begin(), map.seen.end(), [&](Index count) { return count < map.kv_len(); });
 }
 
 // Ends are flush with the bar, the rest centred; a tick without room is left out.
@@ -277,7 +271,7 @@ double draw_scale(Scene& scene, const Typesetter& type, const HeatMap& map, cons
   draw_ticks(scene, type, map, {strip.x, strip.y + bar_height, width}, size);
   double y = strip.y + bar_height + 4 + size * line_height;
   y = draw_text(scene, type, scale_title(map), {strip.x, y, strip.width}, size);
-  return any_hidden(map) ? draw_hidden_note(scene, type, {strip.x, y + 2, strip.width}, size) : y;
+  return map.any_hidden() ? draw_hidden_note(scene, type, {strip.x, y + 2, strip.width}, size) : y;
 }
 
 double draw_text(Scene& scene, const Typesetter& type, const std::string& text, const Strip& strip, double font) {

@@ -57,6 +57,12 @@ std::string weight_text(double weight) {
   return fmt::format("{:.3f}", weight);
 }
 
+std::string cell_text(double weight) { return weight > 0 && weight < 0.0005 ? "<.001" : weight_text(weight); }
+
+bool HeatMap::any_hidden() const {
+  return std::any_of(seen.begin(), seen.end(), [&](Index count) { return count < kv_len(); });
+}
+
 Index label_step(Index count, Index room) {
   room = std::max<Index>(room, 1);
   for (Index decade = 1;; decade *= 10)

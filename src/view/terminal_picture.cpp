@@ -90,15 +90,10 @@ Block colour_cells(const HeatMap& map, ColourDepth depth) {
   });
 }
 
-std::string number_text(const HeatMap& map, Index query, Index key) {
-  if (map.hidden(query, key)) return "-";
-  const double weight = map.value(query, key);
-  return weight > 0 && weight < 0.0005 ? "<.001" : weight_text(weight);
-}
-
 Block number_cells(const HeatMap& map) {
   return table(map, number_columns, ColourDepth::none, [&](Line& line, Index query, Index key) {
-    line.plain(fit_text(number_text(map, query, key), number_columns, Align::right));
+    const std::string text = map.hidden(query, key) ? "-" : cell_text(map.value(query, key));
+    line.plain(fit_text(text, number_columns, Align::right));
   });
 }
 
@@ -197,12 +192,6 @@ bool numbers_fit(const HeatMap& map, int width) {
   return map.q_len() <= cell_limit && row_label_columns(map) + 1 + number_columns * map.kv_len() <= width;
 }
 
-bool any_hidden(const HeatMap& map) {
-  for (Index count : map.seen)
-    if (count < map.kv_len()) return true;
-  return false;
-}
-
 }  // namespace
 
 Block picture(const HeatMap& map, int width, ColourDepth depth) {
@@ -216,7 +205,7 @@ Block picture(const HeatMap& map, int width, ColourDepth depth) {
 
 Block scale_bar(const HeatMap& map, int width, ColourDepth depth) {
   std::string note = scale_title(map);
-  if (any_hidden(map)) note += depth == ColourDepth::none ? "; - or /: hidden by the mask" : "; grey or ··: hidden";
+  if (map.any_hidden()) note += depth == ColourDepth::none ? "; - or /: hidden by the mask" : "; grey or ··: hidden";
   Block block;
   if (depth != ColourDepth::none || !numbers_fit(map, width)) {
     const int bar = std::clamp(width, 1, 30);
