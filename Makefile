@@ -7,13 +7,13 @@ ASAN := build/asan
 OUT := out
 MODEL := models/phonemes
 WORD := thought
-# Python with PyTorch for bench-training-peers; made under build/ unless given.
+# Python with the peers for bench-peers and bench-training-peers; made under build/ unless given.
 PYTHON := build/peers/bin/python
 # Through the environment, so that no quote in it meets the shell.
 export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
-.PHONY: demo test test-asan packages cli bench bench-training-peers data train eval pictures format install clean help
+.PHONY: demo test test-asan packages cli bench bench-peers bench-training-peers data train eval pictures format install clean help
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -58,9 +58,13 @@ bench-training-peers: packages $(filter build/peers/%,$(PYTHON))
 	cmake --build $(BUILD) --target training_speed
 	$(PYTHON) bench/peers/training.py compare $(BUILD)/bench/training_speed
 
+#: make bench-peers the operator in turn with PyTorch, ONNX Runtime and OpenVINO, one thread each, as the table of the README
+bench-peers: cli $(filter build/peers/%,$(PYTHON))
+	OMP_NUM_THREADS=1 $(PYTHON) bench/peers/attention.py $(BUILD)/regard
+
 build/peers/bin/python:
 	python3 -m venv build/peers
-	build/peers/bin/pip install torch==2.14.1
+	build/peers/bin/pip install torch==2.14.1 onnxruntime==1.32.0 onnx==1.23.2 openvino==2026.4.1
 
 #: make data        the pronouncing dictionary, split for training
 data:

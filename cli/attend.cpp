@@ -123,6 +123,9 @@ Operand read_operand(const TensorFile& file, const std::string& name, const Argu
     check_rank(file, name + "_scales", 3, "[batch,kv_heads,kv_len]");
     return {tensor, to_float(file.at(name + "_scales"), what + "_scales")};
   }
+  if (file.has(name + "_scales"))
+    throw ArgumentError(file.path + ": " + name + "_scales belong to I8, but " + name + " is " +
+                        dtype_name(tensor.dtype));
   const auto wanted = wanted_type(arguments);
   if (wanted && *wanted != tensor.dtype) return {any_tensor(float_numbers(tensor, what, true), *wanted), {}};
   input_view(tensor, what);  // refuses other types
@@ -356,6 +359,10 @@ void run(const Arguments& arguments) {
   check_names(file);
   if (arguments.grad && !file.has("dout"))
     throw UsageError("--grad needs a tensor dout, the gradient of out, and " + arguments.in + " has none");
+  if (arguments.grad)
+    for (const char* name : {"k", "v"})
+      if (file.at(name).dtype == DType::i8)
+        throw ArgumentError(file.path + ": " + name + " is I8, which has no gradient");
   const bool in_double = wanted_type(arguments).value_or(file.at("q").dtype) == DType::f64;
   const TensorFile written = in_double ? compute<double>(file, arguments) : compute<float>(file, arguments);
   if (!arguments.out.empty()) write_safetensors(arguments.out, written);

@@ -37,7 +37,8 @@ struct Quantized {
 Quantized quantize(View<const float, 4> x);
 
 // Non-owning, any strides (elements): float, bfloat16, float16, or int8 with
-// scales.
+// scales. Valid while what it looks at lives: of a temporary, to the end of the
+// call, so name the tensor before you name the view.
 class InputView {
  public:
   using Sizes = std::array<Index, 4>;

@@ -318,7 +318,7 @@ void start_queries(const BackwardState& state, Index b, Index h) {
 }
 
 void finish_queries(const Call& call, const BackwardState& state, Index b, Index h) {
-  if (state.dq.dtype() == DType::f32) return;
+  if (state.dq.dtype() == DType::f32 || state.dq.count() == 0) return;
   store_rows(call, {&state.dq_sums(b, h, 0, 0), state.dq_sums.stride(2), state.dq.size(2), state.dq.size(3)}, state.dq,
              {b, h, 0, state.dq.size(2), 0, 0});
 }

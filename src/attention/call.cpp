@@ -13,7 +13,9 @@ namespace {
 // Scores in flight: row chunks of 24 suit register tiles of 6 and 12 rows.
 constexpr Index chunk = 24;
 
-Index key_block_for(const Sizes& sizes) { return std::max(sizes.head_dim, sizes.value_dim) <= 128 ? 192 : 96; }
+Index key_block_for(const Sizes& sizes) {
+  return std::max(sizes.head_dim, sizes.value_dim) <= 128 ? widest_key_block : widest_key_block / 2;
+}
 
 Index whole_chunks(Index rows, Index chunk_rows) { return kernels::padded(std::max<Index>(rows, 1), chunk_rows); }
 
@@ -45,23 +47,8 @@ Call make_call(const char* name, const InputView& q, const InputView& k, const I
   return {sizes, q, k, v, options, broadcast(options.bias), scale_of(options, sizes), {}, kernels::active()};
 }
 
-kernels::Matrix rows_of(const InputView& x, Index b, Index h, Index row, Index rows) {
-  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
-  const char* first = static_cast<const char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
-  kernels::Matrix matrix{first, rows, x.size(3), x.stride(2), x.stride(3), x.dtype()};
-  if (x.dtype() == DType::i8) {
-    matrix.row_scales = &x.scales()(b, h, row);
-    matrix.scale_stride = x.scales().stride(2);
-  }
-  return matrix;
-}
-
-void* element_of(const OutputView& x, Index b, Index h, Index row) {
-  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
-  return static_cast<char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
-}
-
 void store_rows(const Call& call, const kernels::StridedRows& from, const OutputView& to, const Spot& first) {
+  if (from.rows == 0 || from.cols == 0) return;
   void* rows = element_of(to, first.b, first.h, first.row);
   if (to.stride(3) == 1) return call.kernels.narrow_rows(from, {rows, to.stride(2), to.dtype()});
   for (Index i = 0; i < from.rows; ++i)

@@ -19,6 +19,8 @@ struct Tiling {
   Index query_block;  // rows that share packed keys (forward)
 };
 
+constexpr Index widest_key_block = 192;
+
 struct Call {
   Sizes sizes;
   InputView q, k, v;
@@ -69,10 +71,22 @@ inline kernels::Kernels::DropoutSpot dropout_spot(const Dropout& dropout, const 
           static_cast<float>(1.0 / (1.0 - dropout.p))};
 }
 
-kernels::Matrix rows_of(const InputView& x, Index b, Index h, Index row, Index rows);
+inline kernels::Matrix rows_of(const InputView& x, Index b, Index h, Index row, Index rows) {
+  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
+  const char* first = static_cast<const char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
+  kernels::Matrix matrix{first, rows, x.size(3), x.stride(2), x.stride(3), x.dtype()};
+  if (x.dtype() == DType::i8) {
+    matrix.row_scales = &x.scales()(b, h, row);
+    matrix.scale_stride = x.scales().stride(2);
+  }
+  return matrix;
+}
 
 // Rows of a result, wherever and as whatever they are stored.
-void* element_of(const OutputView& x, Index b, Index h, Index row);
+inline void* element_of(const OutputView& x, Index b, Index h, Index row) {
+  const Index offset = b * x.stride(0) + h * x.stride(1) + row * x.stride(2);
+  return static_cast<char*>(x.data()) + offset * kernels::stored_bytes(x.dtype());
+}
 // from [rows, cols] becomes rows [row, row + from.rows) of one head of `to`.
 void store_rows(const Call& call, const kernels::StridedRows& from, const OutputView& to, const Spot& first);
 void store_zeros(const OutputView& to, const Spot& rows);

@@ -1,6 +1,7 @@
 #include "attention/decode.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,7 +14,7 @@ namespace regard::detail {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr Index most_rows = 8;
+constexpr Index most_rows = 8, most_queries = 4;
 // Running softmax of one split: [rows] statistics and [rows, width] sums.
 struct Partial {
   float *max, *sum, *spread, *out;
@@ -69,6 +70,8 @@ class DecodeSplit {
   Index rows() const { return rows_of_group(call_); }
   void gather_queries();
   void meet_keys(Index key, Index keys);
+  // Asks the mask about every head; false if nobody sees anything of the block.
+  bool look(Index key, Index keys);
   // Modifiers, bias and mask, head by head; true if anything may be hidden.
   bool finish(Index key, Index keys);
   void drop(const kernels::Tile& weights, Index key);
@@ -79,6 +82,7 @@ class DecodeSplit {
   Partial partial_;
   Index width_;
   DecodeBuffers memory_ = {};
+  std::array<Coverage, most_rows> coverage_ = {};  // of the block at hand, per head of the group
 };
 
 // Scaled, head after head.
@@ -101,6 +105,7 @@ void DecodeSplit::run(Index begin, Index end) {
 }
 
 void DecodeSplit::meet_keys(Index key, Index keys) {
+  if (!look(key, keys)) return;
   const kernels::Tile scores{memory_.scores, decode_block, rows(), keys};
   kernels_.dot_rows({memory_.queries, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
                     rows_of(call_.k, b_, kv_head_, key, keys), scores);
@@ -121,12 +126,23 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
       {memory_.scratch, decode_block, 1});
 }
 
+bool DecodeSplit::look(Index key, Index keys) {
+  bool seen = false;
+  for (Index g = 0; g < call_.sizes.group(); ++g) {
+    const Spot spot{b_, kv_head_ * call_.sizes.group() + g, 0, call_.sizes.q_len, key, keys};
+    Coverage& coverage = coverage_[static_cast<std::size_t>(g)];
+    coverage = call_.options.mask.coverage(mask_block(call_, spot));
+    seen |= coverage != Coverage::none;
+  }
+  return seen;
+}
+
 bool DecodeSplit::finish(Index key, Index keys) {
   bool hides = changes_scores(call_);
   const Index q_len = call_.sizes.q_len, first = kv_head_ * call_.sizes.group();
   for (Index g = 0; g < call_.sizes.group(); ++g) {
     const Spot spot{b_, first + g, 0, q_len, key, keys};
-    const Coverage coverage = call_.options.mask.coverage(mask_block(call_, spot));
+    const Coverage coverage = coverage_[static_cast<std::size_t>(g)];
     hides |= coverage != Coverage::all;
     const Index offset = g * q_len * decode_block;
     finish_scores(call_, spot, one_panel(spot, coverage), {memory_.scores + offset, decode_block, q_len, keys},
@@ -188,7 +204,7 @@ bool is_decoding(const Call& call) {
   const bool unit = call.k.stride(3) == 1 && call.v.stride(3) == 1;
   const bool whole = sizes.head_dim % call.kernels.lanes == 0 && sizes.value_dim % call.kernels.lanes == 0;
   const Index rows = sizes.group() * sizes.q_len;
-  return unit && whole && rows > 0 && rows <= most_rows && (sizes.q_len == 1 || sizes.kv_len > short_length);
+  return unit && whole && rows > 0 && rows <= most_rows && sizes.q_len <= most_queries;
 }
 
 Index decode_items(const Call& call) { return call.sizes.batch * call.sizes.kv_heads * splits_of(call); }

@@ -13,7 +13,7 @@ namespace regard::detail {
 // be shorter. No panel outside is seen by any row. Leaving hidden panels out
 // changes no bit: they would add zeros.
 struct PanelCoverage {
-  static constexpr Index most = 24;  // the widest tile in panels of the narrowest vectors
+  static constexpr Index most = widest_key_block / kernels::narrowest_panel;
   Index width = 0, first = 0, keys = 0;
   Coverage whole = Coverage::all;      // of all of them
   std::array<Coverage, most> of = {};  // one by one, unless all are seen whole

@@ -44,9 +44,10 @@ void check_rectangle(const char* call, const Sizes& sizes, const Rectangle& want
 }
 
 void check_map(const char* call, const char* name, const std::optional<MapSize>& size) {
-  if (size && (size->rows < 1 || size->columns < 1))
+  constexpr Index most = Index{1} << 31;
+  if (size && (size->rows < 1 || size->columns < 1 || size->rows > most || size->columns > most))
     refuse(call, std::string(name) + " of " + text(size->rows) + " x " + text(size->columns) +
-                     " cells must be at least 1 x 1");
+                     " cells must be at least 1 x 1 and at most 2^31 on an axis");
 }
 
 void check_observe(const char* call, const Sizes& sizes, const OptionFacts& facts) {
@@ -64,6 +65,10 @@ void check_observe(const char* call, const Sizes& sizes, const OptionFacts& fact
   check_map(call, "pooled_sum", observe.pooled_sum);
   check_map(call, "pooled_max", observe.pooled_max);
   if (!observe.diagonals) return;
+  constexpr Index farthest = Index{1} << 61;
+  for (const auto& end : {observe.diagonals->first, observe.diagonals->last})
+    if (end && (*end < -farthest || *end > farthest))
+      refuse(call, "diagonals at offset " + text(*end) + " lie beyond any sequence");
   const Offsets offsets = offsets_of(*observe.diagonals, sizes, *facts.q_start);
   if (offsets.count < 0)
     refuse(call, "diagonals end at offset " + text(offsets.first + offsets.count - 1) + ", before their first, " +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "regard/error.h"
 
@@ -15,7 +16,8 @@ float quantize_token(const View<const float, 1>& from, std::int8_t* to) {
     if (!std::isfinite(from(d))) throw ArgumentError("quantize: x holds numbers that are not finite");
     largest = std::max(largest, std::abs(from(d)));
   }
-  const float scale = largest / 127.0f;
+  // No smaller than a normal number, which 255 steps can be told apart by.
+  const float scale = largest == 0.0f ? 0.0f : std::max(largest / 127.0f, std::numeric_limits<float>::min());
   for (Index d = 0; d < from.size(0); ++d)
     to[d] = scale == 0.0f ? std::int8_t{0}
                           : static_cast<std::int8_t>(std::clamp(std::nearbyint(from(d) / scale), -127.0f, 127.0f));
@@ -27,6 +29,7 @@ float quantize_token(const View<const float, 1>& from, std::int8_t* to) {
 Quantized quantize(View<const float, 4> x) {
   Quantized result{Tensor<std::int8_t>::uninitialised({x.size(0), x.size(1), x.size(2), x.size(3)}),
                    Tensor<float>::uninitialised({x.size(0), x.size(1), x.size(2)})};
+  if (x.empty()) return {std::move(result.values), Tensor<float>(result.scales.shape())};
   const View<std::int8_t, 4> values = result.values;
   const View<float, 3> scales = result.scales;
   for (Index b = 0; b < x.size(0); ++b)

@@ -92,5 +92,22 @@ TEST(decode, bits_do_not_depend_on_threads_or_neighbours) {
   EXPECT_EQ(row_of(alone.out, 0, 3), row_of(one.out, 0, 3, 1));
 }
 
+// The path must not follow the longest neighbour: an entry of 40 keys has the
+// same bits alone and padded to 200.
+TEST(decode, bits_do_not_depend_on_how_far_keys_are_padded) {
+  on_each_instruction_set([] {
+    for (const Index rows : {1, 2, 4, 5, 8}) {
+      const Inputs wide = random_inputs({1, 1, 1, rows, 200, 64, 64});
+      const View<const float, 4> k = wide.k.view<4>().slice(2, 0, 40), v = wide.v.view<4>().slice(2, 0, 40);
+      const std::vector<Index> lengths{40};
+      const AttendOptions padded{.q_start = Index{40} - rows, .kv_lengths = lengths, .observe = {.lse = true}};
+      const AttendOptions alone{.observe = {.lse = true}};
+      const auto a = attend(wide.q, k, v, alone), b = attend(wide.q, wide.k, wide.v, padded);
+      EXPECT_TRUE(same_bits(a.out, b.out)) << instruction_set() << " " << rows << " queries";
+      EXPECT_TRUE(same_bits(a.lse, b.lse)) << instruction_set() << " " << rows << " queries";
+    }
+  });
+}
+
 }  // namespace
 }  // namespace regard

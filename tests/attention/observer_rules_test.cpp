@@ -189,6 +189,8 @@ TEST(observers, a_pyramid_halves_a_map_down_to_its_smallest) {
   ASSERT_EQ(tops.size(), 4u);
   EXPECT_TRUE(same_bits(tops[1], Tensor<float>({1, 1, 2, 3}, {7, 9, 10, 12, 14, 15})));
   EXPECT_EQ(tops[3].shape(), (Shape{1, 1, 2, 1}));
+  const Tensor<float> negative({2, 2}, {-3, -1, -2, -4});
+  EXPECT_EQ(pyramid(negative, Pooling::max).back()[0], -1.0f);
   EXPECT_EQ(pyramid(Tensor<double>({2, 0, 0}), Pooling::sum).size(), 1u);
   EXPECT_EQ(message_of([] { pyramid(Tensor<float>({4}), Pooling::sum); }),
             "pyramid: map [4] needs two axes, rows and columns");

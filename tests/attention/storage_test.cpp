@@ -200,6 +200,22 @@ TEST(storage, gradients_of_mixed_types_have_their_inputs_types) {
   EXPECT_TRUE(same_bits(to_float(dk), to_float(rounded<BFloat16>(wanted.dk))));
 }
 
+TEST(storage, empty_tensors_have_empty_results) {
+  const Inputs in = random_inputs({1, 2, 2, 0, 3, 8, 8});
+  const auto q = rounded<BFloat16>(in.q), k = rounded<BFloat16>(in.k), v = rounded<BFloat16>(in.v);
+  const auto forward = attend(q, k, v, {.observe = {.lse = true}});
+  const auto gradients = attend_backward(forward.out, q, k, v, {forward.out, forward.lse});
+  EXPECT_TRUE(gradients.dq.empty());
+  EXPECT_EQ(list(to_float(gradients.dk)), zeros(2 * 3 * 8));
+  EXPECT_TRUE(quantize(Tensor<float>({1, 1, 4, 0})).values.empty());
+}
+
+TEST(storage, numbers_too_small_for_255_normal_steps_keep_their_size) {
+  const Tensor<float> x({1, 1, 1, 2}, {189 * 0x1p-149f, -40 * 0x1p-149f});
+  const auto back = to_float(quantize(x));
+  for (Index i = 0; i < 2; ++i) EXPECT_NEAR(back[i], x[i], std::numeric_limits<float>::min() / 2);
+}
+
 TEST(storage, refuses_what_has_no_meaning) {
   const Inputs in = random_inputs({1, 1, 1, 2, 3, 8, 8});
   const auto q = quantize(in.q), k = quantize(in.k);

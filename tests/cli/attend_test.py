@@ -298,7 +298,9 @@ class BadInput(Case):
     def test_int8_is_for_keys_and_values_with_scales(self):
         bytes_of, scales = Tensor("I8", [1, 1, 2, 2], [1, 2, 3, 4]), f32([1, 1, 2], [0.5, 2])
         tensors = {"q": f32([1, 1, 1, 2], [0, 0]), "k": bytes_of, "v": bytes_of, "k_scales": scales, "v_scales": scales}
-        self.refused({**tensors, "dout": f32([1, 1, 1, 2], [0, 0])}, "--grad", says=["k is int8", "gradient"])
+        self.refused({**tensors, "dout": f32([1, 1, 1, 2], [0, 0])}, "--grad", says=["k is I8", "gradient"])
+        self.refused({**tensors, "dout": f32([1, 1, 1, 2], [0, 0])}, "--grad", "--dtype", "f64", says=["k is I8"])
+        self.refused({**tensors, "k": f32([1, 1, 2, 2], [0] * 4)}, says=["k_scales", "I8", "F32"])
         del tensors["v_scales"]
         self.refused(tensors, says=["v is I8", "v_scales"])
         self.refused({**tensors, "v_scales": f32([1, 1, 1], [1])}, says=["[1,1,2,2]", "[1,1,1]"])

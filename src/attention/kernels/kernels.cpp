@@ -48,6 +48,8 @@ std::uint64_t SumWords(const std::uint64_t* words, Index count) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(first, second), hn::Add(third, fourth))));
 }
 
+static_assert(kColumnTile >= narrowest_panel);
+
 const Kernels* Table() {
 #if HWY_TARGET == HWY_EMU128
   constexpr const char* name = "portable";

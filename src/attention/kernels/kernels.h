@@ -193,7 +193,9 @@ inline Index tile_margin(const Kernels& kernels, Index rows) {
   return std::max<Index>(rows + kernels.lanes, 4 * kernels.lanes);
 }
 
-// Largest tiles over all instruction sets, for sizing buffers.
+// Columns of the narrowest register tile: two vectors of four lanes.
+constexpr Index narrowest_panel = 8;
+
 inline Index padded(Index count, Index to) { return (count + to - 1) / to * to; }
 
 }  // namespace regard::kernels

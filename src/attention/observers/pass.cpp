@@ -15,7 +15,7 @@ namespace {
 // so that depends on q_len only; long sequences have enough blocks for threads.
 Index rows_of_block(const Call& call) {
   const Index chunk = call.tiling.chunk_rows;
-  return kernels::padded(std::clamp(call.sizes.q_len / 8, 4 * chunk, 16 * chunk), chunk);
+  return kernels::padded(std::clamp(call.sizes.q_len / 8, 8 * chunk, 16 * chunk), chunk);
 }
 
 class ShownBlock {

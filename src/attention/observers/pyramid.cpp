@@ -26,7 +26,7 @@ Tensor<T> paired(const Tensor<T>& map, Pooling how, bool rows, bool columns) {
             // NaN wins either way.
             if (how == Pooling::sum)
               *to += value;
-            else if (value > *to || value != value)
+            else if ((i == r && j == c) || value > *to || value != value)
               *to = value;
           }
   return smaller;

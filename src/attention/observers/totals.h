@@ -22,6 +22,5 @@ class Totals {
   Index heads_, count_;
 };
 
-inline Shape shape_of_rows(const Sizes& sizes) { return {sizes.batch, sizes.q_heads, sizes.q_len}; }
 
 }  // namespace regard::detail
