@@ -151,8 +151,12 @@ class BlockListRule final : public MaskRule {
     for (Index r = 0; r < block.rows; ++r) {
       const Index own = detail::floor_div(block.q_start + block.row + r, block_);
       if (r == 0 || own != known) list = list_of_(block.head, known = own);
-      for (Index j = 0; j < block.keys; ++j)
-        visible[r * stride + j] &= std::binary_search(list.begin(), list.end(), (block.key + j) / block_);
+      // Block of keys by block of keys.
+      for (Index key = block.key, next = 0; key < block.key + block.keys; key = next) {
+        next = std::min((key / block_ + 1) * block_, block.key + block.keys);
+        if (!std::binary_search(list.begin(), list.end(), key / block_))
+          std::fill_n(visible + r * stride + (key - block.key), next - key, std::uint8_t{0});
+      }
     }
   }
 

@@ -37,22 +37,31 @@ class NeighbourhoodRule final : public MaskRule {
     return !any ? Coverage::none : whole ? Coverage::all : Coverage::some;
   }
 
+  // In every row of patches a query sees one run of keys; the rest is hidden.
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
-    const Index patches = grid_.height * grid_.width;
+    const Span keys = inside(detail::keys_of(block));
     for (Index r = 0; r < block.rows; ++r) {
       const Index query = block.q_start + block.row + r - grid_.first;
+      const bool is_patch = query >= 0 && query < grid_.height * grid_.width && keys.first <= keys.last;
       std::uint8_t* row = visible + r * stride;
-      for (Index j = 0; j < block.keys; ++j) {
-        const Index key = block.key + j - grid_.first;
-        row[j] &= query >= 0 && query < patches && key >= 0 && key < patches && sees(query, key);
+      Index from = 0;
+      for (Index y = keys.first / grid_.width; is_patch && y <= keys.last / grid_.width; ++y) {
+        const Span run = run_of(query, y, keys);
+        if (std::abs(query / grid_.width - y) > radius_y_ || run.first > run.last) continue;
+        const Index begin = run.first + grid_.first - block.key;
+        std::fill(row + from, row + begin, std::uint8_t{0});
+        from = begin + run.last - run.first + 1;
       }
+      std::fill(row + from, row + block.keys, std::uint8_t{0});
     }
   }
 
  private:
-  bool sees(Index query, Index key) const {
-    const Index y = query / grid_.width - key / grid_.width, x = query % grid_.width - key % grid_.width;
-    return std::abs(y) <= radius_y_ && std::abs(x) <= radius_x_;
+  // Patches of row y in the columns that a query sees, among `keys`.
+  Span run_of(Index query, Index y, const Span& keys) const {
+    const Index x = query % grid_.width;
+    return {std::max(keys.first, y * grid_.width + std::max<Index>(0, x - radius_x_)),
+            std::min(keys.last, y * grid_.width + std::min(grid_.width - 1, x + radius_x_))};
   }
   // Patches among positions.
   Span inside(const Span& positions) const {

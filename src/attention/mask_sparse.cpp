@@ -85,8 +85,14 @@ class SummaryRule final : public MaskRule {
   }
 
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
-    for (Index r = 0; r < block.rows; ++r)
-      for (Index j = 0; j < block.keys; ++j) visible[r * stride + j] &= (block.key + j) % block_ >= block_ - summary_;
+    // Runs of other keys are hidden in every row.
+    for (Index key = block.key, next = 0; key < block.key + block.keys; key = next) {
+      const Index start = key / block_ * block_, first_summary = start + block_ - summary_;
+      next = std::min(start + block_, block.key + block.keys);
+      const Index count = std::min(first_summary, next) - key;
+      for (Index r = 0; r < block.rows && count > 0; ++r)
+        std::fill_n(visible + r * stride + (key - block.key), count, std::uint8_t{0});
+    }
   }
 
  private:
