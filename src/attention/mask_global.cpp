@@ -211,6 +211,8 @@ Mask random_blocks(const BigBird& pattern) {
 Mask chosen_blocks(View<const std::int64_t, 3> chosen, Index block) {
   if (block < 1 || block > detail::longest_mask_length)
     throw ArgumentError("chosen_blocks: block must be at least 1, got " + std::to_string(block));
+  if (chosen.size(0) < 1)
+    throw ArgumentError("chosen_blocks: chosen " + chosen.text() + " needs [q_heads or 1,blocks of queries,count]");
   const auto table = std::make_shared<const Tensor<std::int64_t>>(packed(chosen));
   const Index heads = chosen.size(0) == 1 ? 0 : chosen.size(0);
   return Mask(std::make_shared<BlockListRule>(block, heads, [table, heads](Index head, Index own) {

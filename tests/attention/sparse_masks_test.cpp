@@ -247,6 +247,8 @@ TEST(sparse_masks, what_makes_no_sense_is_refused) {
   EXPECT_THROW(big_bird({.length = 8, .block = 0}), ArgumentError);
   EXPECT_THROW(big_bird({.length = 8, .random = -1}), ArgumentError);
   EXPECT_THROW(neighbourhood({0, 3, 0}, 1, 1), ArgumentError);
+  const Tensor<std::int64_t> no_head({0, 2, 2});
+  EXPECT_NE(message_of([&] { chosen_blocks(no_head, 2); }).find("[0,2,2]"), std::string::npos);
   EXPECT_THROW(neighbourhood({3, 3, 0}, -1, 1), ArgumentError);
 }
 
