@@ -36,6 +36,12 @@ struct MaskShape {
   Index q_heads = 0;
   Index q_len = 0;
   Index kv_len = 0;
+  // Of a larger batch, or of more heads, only the first are asked about: a rule
+  // with entries for more than these fits as well.
+  bool first_ones = false;
+
+  // Whether a rule with this many entries for `of` (batch or q_heads) fits.
+  bool fits(Index entries, Index of) const { return entries == 1 || entries == of || (first_ones && entries > of); }
 };
 
 // One rule. Implement it to add a mask of your own: `coverage` may answer
@@ -66,7 +72,8 @@ class Mask {
   bool hides_nothing() const { return !rule_ && padding_.empty(); }
 
   // Rows of 1 and 0, one line a query, for batch entry 0 and head 0 unless
-  // told otherwise; q_start as in attend (default bottom-right).
+  // told otherwise; q_start as in attend (default bottom-right). Throws
+  // ArgumentError where the mask does not fit these sizes.
   std::string picture(Index q_len, Index kv_len, Index batch = 0, Index head = 0) const;
 
   friend Mask operator&(const Mask& a, const Mask& b);

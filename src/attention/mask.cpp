@@ -123,6 +123,11 @@ void Mask::check(const MaskShape& shape) const {
 }
 
 std::string Mask::picture(Index q_len, Index kv_len, Index batch, Index head) const {
+  if (q_len < 0 || kv_len < 0 || batch < 0 || head < 0)
+    throw ArgumentError("Mask::picture: q_len " + std::to_string(q_len) + ", kv_len " + std::to_string(kv_len) +
+                        ", batch " + std::to_string(batch) + " and head " + std::to_string(head) +
+                        " must not be negative");
+  check({batch + 1, head + 1, q_len, kv_len, true});
   const MaskBlock block{batch, head, 0, q_len, 0, kv_len, kv_len - q_len};
   std::vector<std::uint8_t> visible(static_cast<std::size_t>(q_len * kv_len));
   fill(block, visible.data(), kv_len);

@@ -1,6 +1,7 @@
 // Patterns with global tokens, random blocks and prefixes.
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "attention/mask_blocks.h"
@@ -15,7 +16,7 @@ namespace {
 using detail::Span;
 
 void check_entries(const char* rule, std::size_t entries, const MaskShape& shape) {
-  if (entries != 1 && static_cast<Index>(entries) != shape.batch)
+  if (!shape.fits(static_cast<Index>(entries), shape.batch))
     throw ArgumentError(std::string(rule) + ": " + std::to_string(entries) + " entries but batch is " +
                         std::to_string(shape.batch));
 }
@@ -110,7 +111,9 @@ Candidates candidates_of(const BigBird& pattern, Index block_of_queries) {
 
 void check_pattern(const BigBird& pattern) {
   const auto refuse = [](const std::string& what) { throw ArgumentError("big_bird: " + what); };
-  if (pattern.block < 1) refuse("block must be at least 1, got " + std::to_string(pattern.block));
+  if (pattern.block < 1 || pattern.block > detail::longest_mask_length)
+    refuse("block must be at least 1 and at most " + std::to_string(detail::longest_mask_length) + ", got " +
+           std::to_string(pattern.block));
   if (pattern.length < 0 || pattern.length > detail::longest_mask_length)
     refuse("length must be that of the sequence, got " + std::to_string(pattern.length));
   for (const auto& [name, value] : {std::pair{"window_each_side", pattern.window_each_side},
@@ -126,9 +129,9 @@ void check_pattern(const BigBird& pattern) {
 class BlockListRule final : public MaskRule {
  public:
   using ListOf = std::function<std::vector<Index>(Index head, Index own)>;
-  // heads: how many there must be; 0 for any number.
-  BlockListRule(Index block, Index heads, ListOf list_of)
-      : block_(block), heads_(heads), list_of_(std::move(list_of)) {}
+  // heads: how many there must be; 0 for any number. length: keys there may be.
+  BlockListRule(Index block, Index heads, ListOf list_of, Index length = std::numeric_limits<Index>::max())
+      : block_(block), heads_(heads), length_(length), list_of_(std::move(list_of)) {}
 
   Coverage coverage(const MaskBlock& block) const override {
     const Span queries = detail::blocks_of(detail::queries_of(block), block_);
@@ -161,13 +164,16 @@ class BlockListRule final : public MaskRule {
   }
 
   void check(const MaskShape& shape) const override {
-    if (heads_ != 0 && heads_ != shape.q_heads)
+    if (heads_ != 0 && !shape.fits(heads_, shape.q_heads))
       throw ArgumentError("chosen_blocks: blocks of " + std::to_string(heads_) + " heads but q has " +
                           std::to_string(shape.q_heads));
+    if (shape.kv_len > length_)
+      throw ArgumentError("big_bird: length is " + std::to_string(length_) + " but kv_len is " +
+                          std::to_string(shape.kv_len));
   }
 
  private:
-  Index block_, heads_;
+  Index block_, heads_, length_;
   ListOf list_of_;
 };
 
@@ -186,6 +192,7 @@ Mask longformer(Index each_side, std::vector<Index> global_positions) {
 }
 
 std::vector<Index> random_blocks_of(const BigBird& pattern, Index head, Index block_of_queries) {
+  check_pattern(pattern);
   const Candidates candidates = candidates_of(pattern, block_of_queries);
   const Index count = std::min(pattern.random, candidates.count());
   // Floyd's sample without repetition: the n-th draw is uniform below all but
@@ -207,14 +214,17 @@ std::vector<Index> random_blocks_of(const BigBird& pattern, Index head, Index bl
 
 Mask random_blocks(const BigBird& pattern) {
   check_pattern(pattern);
-  return Mask(std::make_shared<BlockListRule>(pattern.block, 0, [pattern](Index head, Index own) {
+  const auto drawn = [pattern](Index head, Index own) {
     return own < 0 || own >= blocks_in(pattern) ? std::vector<Index>{} : random_blocks_of(pattern, head, own);
-  }));
+  };
+  return Mask(std::make_shared<BlockListRule>(pattern.block, 0, drawn, pattern.length));
 }
 
 Mask chosen_blocks(View<const std::int64_t, 3> chosen, Index block) {
   if (block < 1 || block > detail::longest_mask_length)
     throw ArgumentError("chosen_blocks: block must be at least 1, got " + std::to_string(block));
+  if (chosen.size(0) < 1)
+    throw ArgumentError("chosen_blocks: chosen " + chosen.text() + " needs [q_heads or 1,blocks of queries,count]");
   const auto table = std::make_shared<const Tensor<std::int64_t>>(packed(chosen));
   const Index heads = chosen.size(0) == 1 ? 0 : chosen.size(0);
   return Mask(std::make_shared<BlockListRule>(block, heads, [table, heads](Index head, Index own) {

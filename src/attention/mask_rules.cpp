@@ -46,10 +46,10 @@ class Ids {
  public:
   explicit Ids(View<const std::int64_t, 2> ids) : ids_(packed(ids)) {}
   const std::int64_t* row(Index batch) const { return ids_.data() + (ids_.size(0) == 1 ? 0 : batch * ids_.size(1)); }
-  void check(const char* rule, const char* side, Index batch, Index length) const {
-    if ((ids_.size(0) != 1 && ids_.size(0) != batch) || ids_.size(1) != length)
+  void check(const char* rule, const char* side, const MaskShape& shape, Index length) const {
+    if (!shape.fits(ids_.size(0), shape.batch) || ids_.size(1) != length)
       throw ArgumentError(std::string(rule) + ": " + side + " ids have shape " + ids_.text() + " but the call has " +
-                          shape_text(Shape{batch, length}));
+                          shape_text(Shape{shape.batch, length}));
   }
 
  private:
@@ -72,7 +72,7 @@ class KeyPaddingRule final : public MaskRule {
     for (Index r = 0; r < block.rows; ++r)
       for (Index j = 0; j < block.keys; ++j) visible[r * stride + j] &= keys[j] != pad_;
   }
-  void check(const MaskShape& shape) const override { ids_.check("padding", "key", shape.batch, shape.kv_len); }
+  void check(const MaskShape& shape) const override { ids_.check("padding", "key", shape, shape.kv_len); }
 
  private:
   Ids ids_;
@@ -91,7 +91,7 @@ class QueryPaddingRule final : public MaskRule {
     for (Index r = 0; r < block.rows; ++r)
       if (rows[r] == pad_) std::fill_n(visible + r * stride, block.keys, std::uint8_t{0});
   }
-  void check(const MaskShape& shape) const override { ids_.check("padding", "query", shape.batch, shape.q_len); }
+  void check(const MaskShape& shape) const override { ids_.check("padding", "query", shape, shape.q_len); }
 
  private:
   Ids ids_;
@@ -116,8 +116,8 @@ class DocumentRule final : public MaskRule {
       for (Index j = 0; j < block.keys; ++j) visible[r * stride + j] &= rows[r] == keys[j];
   }
   void check(const MaskShape& shape) const override {
-    queries_.check("documents", "query", shape.batch, shape.q_len);
-    keys_.check("documents", "key", shape.batch, shape.kv_len);
+    queries_.check("documents", "query", shape, shape.q_len);
+    keys_.check("documents", "key", shape, shape.kv_len);
   }
 
  private:
@@ -178,10 +178,12 @@ class BooleanRule final : public MaskRule {
   }
   void check(const MaskShape& shape) const override {
     const std::array<Index, 4> wanted{shape.batch, shape.q_heads, shape.q_len, shape.kv_len};
-    for (int axis = 0; axis < 4; ++axis)
-      if (allowed_.size(axis) != 1 && allowed_.size(axis) != wanted[static_cast<std::size_t>(axis)])
+    for (int axis = 0; axis < 4; ++axis) {
+      const Index size = allowed_.size(axis), one = wanted[static_cast<std::size_t>(axis)];
+      if (axis < 2 ? !shape.fits(size, one) : size != 1 && size != one)
         throw ArgumentError("boolean mask: shape " + shape_ +
                             " does not broadcast to [batch,q_heads,q_len,kv_len] = " + shape_text(wanted.data(), 4));
+    }
   }
 
  private:

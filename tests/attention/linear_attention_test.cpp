@@ -284,6 +284,9 @@ TEST(linear_attention, what_does_not_fit_is_named) {
   EXPECT_NE(message_of([&] { linear_attend_backward(wrong, inputs_of(in), forward); }).find("[1,1,3,7]"),
             std::string::npos);
   EXPECT_THROW(performer_features(0, 4, 1), ArgumentError);
+  PerformerDecoder decoder(performer_features(4, 6, 0));  // for head_dim 6, not 8
+  const auto one = testing::random_inputs({.q_len = 1, .kv_len = 1});
+  EXPECT_NE(message_of([&] { decoder.step(inputs_of(one)); }).find("[4,6]"), std::string::npos);
 }
 
 }  // namespace

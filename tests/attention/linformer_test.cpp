@@ -131,6 +131,15 @@ TEST(linformer, what_does_not_fit_is_named) {
   c = shared("mask", 1, 1);
   c.mask = Tensor<std::uint8_t>({3, 300});
   EXPECT_NE(message_of([&] { linformer_attend(c.inputs()); }).find("[3,300]"), std::string::npos);
+  c = shared("forward of another projection", 1, 1);
+  auto forward = linformer_attend(c.inputs());
+  const auto dout = normal(forward.out.shape(), 83);
+  c.keys = normal({1, 9, 300}, 5), c.values = normal({1, 9, 300}, 6);
+  EXPECT_NE(message_of([&] { linformer_attend_backward(dout, c.inputs(), forward); }).find("forward.keys"),
+            std::string::npos);
+  forward.keys = normal({2, 2, 9, 12}, 7);
+  EXPECT_NE(message_of([&] { linformer_attend_backward(dout, c.inputs(), forward); }).find("forward.values"),
+            std::string::npos);
 }
 
 }  // namespace

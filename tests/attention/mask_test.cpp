@@ -4,6 +4,7 @@
 
 #include "regard/error.h"
 #include "regard/plan.h"
+#include "regard/sparse_masks.h"
 #include "regard/tensor.h"
 
 namespace regard {
@@ -100,6 +101,19 @@ TEST(mask, bands_know_their_blocks_exactly) {
   EXPECT_EQ(causal().coverage({0, 0, 4, 4, 0, 4, 0}), Coverage::all);
   EXPECT_EQ(causal().coverage({0, 0, 0, 4, 3, 4, 0}), Coverage::some);
   EXPECT_EQ(window(2, 0).coverage({0, 0, 8, 1, 0, 6, 0}), Coverage::none);
+}
+
+TEST(mask, a_picture_of_what_does_not_fit_is_refused) {
+  const Tensor<std::int64_t> ids({2, 5}, std::int64_t{1});
+  EXPECT_EQ(documents(ids).picture(5, 5, 1).size(), 30u);
+  EXPECT_EQ(documents(ids).picture(5, 5, 0).size(), 30u);  // the first of two
+  EXPECT_THROW(documents(ids).picture(5, 5, 2), ArgumentError);
+  EXPECT_THROW(documents(ids).picture(5, 6), ArgumentError);
+  EXPECT_THROW(documents(ids).picture(5, 5, -1), ArgumentError);
+  EXPECT_THROW(prefix_lm({1, 3}).picture(3, 3, 2), ArgumentError);
+  const Tensor<std::uint8_t> per_head({1, 2, 3, 3});
+  EXPECT_THROW(boolean(per_head.view<4>()).picture(3, 3, 0, 2), ArgumentError);
+  EXPECT_THROW(causal().picture(-1, 3), ArgumentError);
 }
 
 TEST(mask, a_shape_that_does_not_fit_is_named) {

@@ -2,6 +2,7 @@
 // bucket holds all, and the properties of its hash.
 #include "regard/reformer.h"
 
+#include <limits>
 #include <set>
 
 #include "attention/cases.h"
@@ -160,6 +161,40 @@ TEST(reformer, bits_do_not_depend_on_threads) {
   const auto one = run(1), three = run(3);
   EXPECT_TRUE(testing::same_bits(one.first, three.first));
   EXPECT_TRUE(testing::same_bits(one.second, three.second));
+}
+
+TEST(reformer, a_chunk_beyond_the_length_is_the_whole_length) {
+  const auto data = data_of(1, 1, 20);
+  const auto run = [&](Index chunk) {
+    const ReformerOptions options{.buckets = 1, .rounds = 2, .chunk = chunk};
+    const auto forward = reformer_attend(data.qk, data.v, options);
+    return std::pair{forward.out,
+                     reformer_attend_backward(normal(forward.out.shape(), 5), data.qk, data.v, forward, options).dqk};
+  };
+  const auto whole = run(20), beyond = run(std::numeric_limits<Index>::max());
+  EXPECT_TRUE(testing::same_bits(whole.first, beyond.first));
+  EXPECT_TRUE(testing::same_bits(whole.second, beyond.second));
+  expect_definition(data, {.chunk = std::numeric_limits<Index>::max() - 1});
+}
+
+TEST(reformer, buckets_of_other_options_are_refused) {
+  const auto data = data_of(1, 1, 40);
+  const auto forward = reformer_attend(data.qk, data.v, {.buckets = 64, .rounds = 2});
+  const auto dout = normal(forward.out.shape(), 1);
+  const ReformerOptions fewer{.buckets = 2, .rounds = 2};
+  EXPECT_NE(
+      message_of([&] { reformer_attend_backward(dout, data.qk, data.v, forward, fewer); }).find("options.buckets is 2"),
+      std::string::npos);
+  const auto qk = widen(data.qk), v = widen(data.v);
+  auto buckets = forward.buckets;
+  const auto says = [&] { return message_of([&] { reference::reformer_attend(qk, v, buckets, fewer); }); };
+  EXPECT_NE(says().find("options.buckets is 2"), std::string::npos);
+  buckets.fill(0);
+  EXPECT_EQ(says(), "nothing was refused");
+  for (std::int32_t wrong : {-1, 2}) {
+    buckets[7] = wrong;
+    EXPECT_NE(says().find("token 7 has bucket " + std::to_string(wrong)), std::string::npos);
+  }
 }
 
 TEST(reformer, what_makes_no_sense_is_named) {

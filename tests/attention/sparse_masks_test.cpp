@@ -2,6 +2,7 @@
 // attention under them against the reference.
 #include "regard/sparse_masks.h"
 
+#include <limits>
 #include <set>
 
 #include "attention/cases.h"
@@ -237,6 +238,16 @@ TEST(sparse_masks, long_sequences_skip_what_they_do_not_see) {
   EXPECT_GT(sparse.skipped_tiles, sparse.tiles * 95 / 100);
 }
 
+TEST(sparse_masks, big_bird_refuses_keys_beyond_its_length) {
+  for (const Mask& mask : {big_bird(bird), random_blocks(bird)}) {
+    EXPECT_NE(message_of([&] {
+                mask.check({1, 2, 1, 151});
+              }).find("length is 150 but kv_len is 151"),
+              std::string::npos);
+    EXPECT_EQ(message_of([&] { mask.check({1, 2, 1, 150}); }), "nothing was refused");
+  }
+}
+
 TEST(sparse_masks, what_makes_no_sense_is_refused) {
   EXPECT_THROW(dilated_window(1, 1, 0), ArgumentError);
   EXPECT_THROW(dilated_window(-2, 1, 2), ArgumentError);
@@ -247,6 +258,10 @@ TEST(sparse_masks, what_makes_no_sense_is_refused) {
   EXPECT_THROW(big_bird({.length = 8, .block = 0}), ArgumentError);
   EXPECT_THROW(big_bird({.length = 8, .random = -1}), ArgumentError);
   EXPECT_THROW(neighbourhood({0, 3, 0}, 1, 1), ArgumentError);
+  EXPECT_THROW(big_bird({.length = 8, .block = std::numeric_limits<Index>::max() - 3}), ArgumentError);
+  EXPECT_THROW(random_blocks_of({.length = 8, .block = 0}, 0, 0), ArgumentError);
+  const Tensor<std::int64_t> no_head({0, 2, 2});
+  EXPECT_NE(message_of([&] { chosen_blocks(no_head, 2); }).find("[0,2,2]"), std::string::npos);
   EXPECT_THROW(neighbourhood({3, 3, 0}, -1, 1), ArgumentError);
 }
 

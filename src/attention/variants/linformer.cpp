@@ -165,7 +165,12 @@ LinformerResult<float> linformer_attend(const LinformerInputs<float>& in) {
 
 LinformerGradients linformer_attend_backward(View<const float, 4> dout, const LinformerInputs<float>& in,
                                              const LinformerResult<float>& forward) {
-  const auto sizes = detail::check_linformer("linformer_attend_backward", in);
+  const char* name = "linformer_attend_backward";
+  const auto sizes = detail::check_linformer(name, in);
+  const Index slots = in.projections.keys.size(1);
+  detail::check_equal(name, "forward.keys", forward.keys.shape(), {sizes.batch, sizes.kv_heads, slots, sizes.head_dim});
+  detail::check_equal(name, "forward.values", forward.values.shape(),
+                      {sizes.batch, sizes.kv_heads, slots, sizes.value_dim});
   const auto attended =
       attend_backward(dout, in.q, forward.keys, forward.values, {forward.out.view<4>(), forward.lse.view<3>()},
                       detail::attend_options(in.options));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "attention/variants/feature_attention.h"
 #include "attention/variants/feature_decoder.h"
@@ -132,16 +133,19 @@ LinearGradients performer_attend_backward(View<const float, 4> dout, const Linea
 }
 
 struct PerformerDecoder::State {
-  detail::RandomFeatureMap map;
+  PerformerFeatures features;
+  detail::RandomFeatureMap map{"PerformerDecoder", features, features.projection.size(-1)};
   detail::FeatureSteps steps{"PerformerDecoder::step"};
 };
-PerformerDecoder::PerformerDecoder(PerformerFeatures features)
-    : state_(new State{{"PerformerDecoder", features, features.projection.size(-1)}}) {}
+PerformerDecoder::PerformerDecoder(PerformerFeatures features) : state_(new State{.features = std::move(features)}) {}
 PerformerDecoder::~PerformerDecoder() = default;
 PerformerDecoder::PerformerDecoder(PerformerDecoder&&) noexcept = default;
 PerformerDecoder& PerformerDecoder::operator=(PerformerDecoder&&) noexcept = default;
 
-Tensor<float> PerformerDecoder::step(const LinearInputs& inputs) { return state_->steps.step(inputs, state_->map); }
+Tensor<float> PerformerDecoder::step(const LinearInputs& inputs) {
+  detail::check_features("PerformerDecoder::step", state_->features, inputs.q.size(3));
+  return state_->steps.step(inputs, state_->map);
+}
 
 namespace reference {
 LinearResult<double> performer_attend(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,

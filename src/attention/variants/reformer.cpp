@@ -108,7 +108,7 @@ class ReformerForward {
 ReformerResult<float> reformer_attend(View<const float, 4> qk, View<const float, 4> v, const ReformerOptions& options) {
   const auto sizes = detail::check_reformer("reformer_attend", qk.sizes(), v.sizes(), options);
   const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(sizes.head_dim));
-  const detail::ReformerCall call{sizes, qk, v, options, static_cast<float>(scale)};
+  const detail::ReformerCall call{sizes, qk, v, detail::clamped(options, sizes.q_len), static_cast<float>(scale)};
   ReformerResult<float> result{Tensor<float>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
                                Tensor<float>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len}),
                                reformer_buckets(qk, options)};
@@ -124,6 +124,7 @@ ReformerResult<double> reformer_attend(View<const double, 4> qk, View<const doub
   const auto s = detail::check_reformer("reference::reformer_attend", qk.sizes(), v.sizes(), options);
   detail::check_equal("reference::reformer_attend", "buckets", buckets.shape(),
                       {s.batch, s.q_heads, options.rounds, s.q_len});
+  detail::check_buckets("reference::reformer_attend", buckets, options);
   const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
   ReformerResult<double> result{Tensor<double>({s.batch, s.q_heads, s.q_len, s.value_dim}),
                                 Tensor<double>({s.batch, s.q_heads, s.q_len}), buckets};

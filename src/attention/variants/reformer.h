@@ -2,6 +2,7 @@
 // in which they meet.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace regard::detail {
 struct ReformerCall {
   Sizes sizes;  // q_len = kv_len: the tokens
   View<const float, 4> qk, v;
-  ReformerOptions options;
+  ReformerOptions options;  // chunk at most the number of tokens (or 1)
   float scale;
 
   Index chunk_count() const { return (sizes.q_len + options.chunk - 1) / options.chunk; }
@@ -24,9 +25,19 @@ struct ReformerCall {
   }
 };
 
+// A chunk longer than the sequence is one of its length.
+inline ReformerOptions clamped(ReformerOptions options, Index len) {
+  options.chunk = std::min(options.chunk, std::max<Index>(1, len));
+  return options;
+}
+
 // Throws ArgumentError beginning with `name`.
 Sizes check_reformer(const char* name, const std::array<Index, 4>& qk, const std::array<Index, 4>& v,
                      const ReformerOptions& options);
+
+// Buckets that others computed: real tokens need one in [0, options.buckets), padded
+// ones options.buckets. Throws ArgumentError beginning with `name`.
+void check_buckets(const char* name, const Tensor<std::int32_t>& buckets, const ReformerOptions& options);
 
 // One round of one head.
 struct HashRound {

@@ -153,8 +153,9 @@ ReformerGradients reformer_attend_backward(View<const float, 4> dout, View<const
   detail::check_equal(name, "forward.lse", forward.lse.shape(), {sizes.batch, sizes.q_heads, sizes.q_len});
   detail::check_equal(name, "forward.buckets", forward.buckets.shape(),
                       {sizes.batch, sizes.q_heads, options.rounds, sizes.q_len});
+  detail::check_buckets(name, forward.buckets, options);
   const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(sizes.head_dim));
-  const detail::ReformerCall call{sizes, qk, v, options, static_cast<float>(scale)};
+  const detail::ReformerCall call{sizes, qk, v, detail::clamped(options, sizes.q_len), static_cast<float>(scale)};
   ReformerGradients gradients{Tensor<float>(detail::shape_of(qk)), Tensor<float>(detail::shape_of(v))};
   parallel_items(sizes.batch * sizes.q_heads,
                  [&](Index head, int) { detail::ReformerBackward(call, dout, forward, gradients, head).run(); });

@@ -100,7 +100,22 @@ Sizes check_reformer(const char* name, const std::array<Index, 4>& qk, const std
   return sizes;
 }
 
+void check_buckets(const char* name, const Tensor<std::int32_t>& buckets, const ReformerOptions& options) {
+  const Index len = buckets.size(3), rows = buckets.size(1) * buckets.size(2);
+  const auto& mask = options.key_mask;
+  for (Index n = 0; n < buckets.count(); ++n) {
+    const bool padded = mask.given() && mask(mask.size(0) == 1 ? 0 : n / len / rows, n % len) == 0;
+    const bool fits = padded ? buckets[n] == options.buckets : buckets[n] >= 0 && buckets[n] < options.buckets;
+    if (!fits)
+      throw ArgumentError(std::string(name) + ": token " + std::to_string(n % len) + " has bucket " +
+                          std::to_string(buckets[n]) + " but " + (padded ? "is padded and " : "") +
+                          "options.buckets is " + std::to_string(options.buckets) +
+                          "; use the options of the forward pass");
+  }
+}
+
 std::vector<HashRound> sorted_rounds(const std::int32_t* buckets, Index len, const ReformerOptions& options) {
+  const Index chunk = clamped(options, len).chunk;
   std::vector<HashRound> rounds(static_cast<std::size_t>(options.rounds));
   for (HashRound& round : rounds) {
     round.buckets.assign(buckets, buckets + len);
@@ -114,7 +129,7 @@ std::vector<HashRound> sorted_rounds(const std::int32_t* buckets, Index len, con
     for (std::int32_t token = 0; token < len; ++token) {
       const std::int32_t at = next[static_cast<std::size_t>(round.buckets[static_cast<std::size_t>(token)])]++;
       round.order[static_cast<std::size_t>(at)] = token;
-      round.chunks[static_cast<std::size_t>(token)] = static_cast<std::int32_t>(at / options.chunk);
+      round.chunks[static_cast<std::size_t>(token)] = static_cast<std::int32_t>(at / chunk);
     }
   }
   return rounds;
