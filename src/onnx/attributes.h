@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,10 +24,15 @@ struct Attribute {
     throw ArgumentError(op + ": attribute " + name + " is " + value.dump() + " but needs " + needs);
   }
   Index whole(Index lowest, Index highest, const std::string& needs) const {
-    if (!value.is_number_integer()) refuse(needs);
+    if (!value.is_number_integer() || beyond_index()) refuse(needs);
     const Index number = value.get<Index>();
     if (number < lowest || number > highest) refuse(needs);
     return number;
+  }
+  // A whole number above what Index holds; read as one it would come out negative.
+  bool beyond_index() const {
+    return value.is_number_unsigned() &&
+           value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
   }
   double real(const std::string& needs) const {
     if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(needs);

@@ -20,6 +20,9 @@ void check_inputs(const Tensors& inputs, const LinearAttentionAttributes& attrib
       refuse(std::string(name) + " " + shape_text(inputs.at(name).shape) +
              " needs 3 dimensions [batch,length,heads*size]");
   }
+  if (attributes.q_num_heads < 1 || attributes.kv_num_heads < 1)
+    refuse("q_num_heads " + std::to_string(attributes.q_num_heads) + " and kv_num_heads " +
+           std::to_string(attributes.kv_num_heads) + " must be at least 1");
   const std::string& rule = attributes.update_rule;
   const bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
   for (const auto& [name, wanted] : {std::pair{"decay", gated}, {"beta", delta}})

@@ -112,6 +112,86 @@ TEST(linear_attention, hidden_keys_contribute_nothing_whatever_they_hold) {
     }
 }
 
+// The cost is that of the keys: without that this test would never end.
+TEST(linear_attention, queries_far_behind_the_keys_cost_no_more) {
+  const auto in = testing::random_inputs({.q_len = 70, .kv_len = 40});
+  for (const Method& method : methods(8, 16)) {
+    const LinearOptions far{.causal = true, .q_start = Index{1} << 50};
+    const auto got = method.forward(inputs_of(in), far), wanted = method.forward(inputs_of(in), {});
+    EXPECT_TRUE(testing::same_bits(got.out, wanted.out));
+    const auto dout = normal(got.out.shape(), 64);
+    const auto gradients = method.backward(dout, inputs_of(in), got, far);
+    const auto right = method.backward(dout, inputs_of(in), wanted, {});
+    EXPECT_TRUE(testing::same_bits(gradients.dq, right.dq));
+    for (Index i = 0; i < right.dk.count(); ++i) ASSERT_NEAR(gradients.dk[i], right.dk[i], 1e-5);
+    for (Index i = 0; i < right.dv.count(); ++i) ASSERT_NEAR(gradients.dv[i], right.dv[i], 1e-5);
+  }
+}
+
+// Rows [first, last) of [rows, 8] hold the same bits.
+bool same_rows(const Tensor<float>& a, const Tensor<float>& b, Index first, Index last) {
+  return std::equal(a.data() + first * 8, a.data() + last * 8, b.data() + first * 8);
+}
+
+TEST(linear_attention, what_stands_behind_a_query_never_reaches_its_gradients) {
+  const auto in = testing::random_inputs({.q_len = 20, .kv_len = 20});
+  const auto dout = normal({1, 1, 20, 8}, 65);
+  for (const Method& method : methods(8, 16)) {
+    const LinearOptions options{.causal = true};
+    const auto clean = method.forward(inputs_of(in), options);
+    const auto right = method.backward(dout, inputs_of(in), clean, options);
+    auto dirty = in;
+    dirty.k[12 * 8 + 1] = testing::not_a_number, dirty.v[12 * 8] = testing::infinity;
+    const auto forward = method.forward(inputs_of(dirty), options);
+    EXPECT_TRUE(same_rows(forward.out, clean.out, 0, 12)) << method.name;
+    EXPECT_TRUE(same_rows(method.backward(dout, inputs_of(dirty), forward, options).dq, right.dq, 0, 12))
+        << method.name;
+    auto poisoned = dout;
+    poisoned[5 * 8] = testing::not_a_number;  // met by keys 0 to 5
+    const auto gradients = method.backward(poisoned, inputs_of(in), clean, options);
+    EXPECT_TRUE(same_rows(gradients.dv, right.dv, 6, 20)) << method.name;
+    EXPECT_TRUE(same_rows(gradients.dk, right.dk, 6, 20)) << method.name;
+  }
+}
+
+TEST(linear_attention, who_sees_nobody_or_is_not_seen_gets_zeros_whatever_it_holds) {
+  const auto in = testing::random_inputs({.q_len = 10, .kv_len = 10});
+  const auto dout = normal({1, 1, 10, 8}, 66);
+  Tensor<std::uint8_t> mask({1, 10}, std::uint8_t{1});
+  mask[0] = 0;
+  for (const Method& method : methods(8, 16)) {
+    // Queries stand at -3 ... 6, key 0 is masked: rows 0 to 3 see nothing, keys 7 to 9 are not seen.
+    const LinearOptions options{.causal = true, .q_start = -3, .key_mask = std::as_const(mask).view<2>()};
+    const auto clean = method.forward(inputs_of(in), options);
+    const auto right = method.backward(dout, inputs_of(in), clean, options);
+    auto dirty = in;
+    for (Index i = 0; i < 4; ++i) dirty.q[i * 8] = testing::not_a_number;
+    for (Index j = 7; j < 10; ++j) dirty.k[j * 8] = testing::not_a_number, dirty.v[j * 8] = testing::infinity;
+    const auto forward = method.forward(inputs_of(dirty), options);
+    EXPECT_TRUE(testing::same_bits(forward.out, clean.out)) << method.name;
+    for (Index i = 0; i < 4 * 8; ++i) EXPECT_EQ(forward.out[i], 0.0f);
+    const auto gradients = method.backward(dout, inputs_of(dirty), forward, options);
+    EXPECT_TRUE(testing::same_bits(gradients.dq, right.dq)) << method.name;
+    EXPECT_TRUE(testing::same_bits(gradients.dk, right.dk)) << method.name;
+    EXPECT_TRUE(testing::same_bits(gradients.dv, right.dv)) << method.name;
+    // And where every key is masked, without causality.
+    const Tensor<std::uint8_t> none({1, 10});
+    const auto nothing = method.forward(inputs_of(dirty), {.key_mask = none});
+    for (float value : nothing.out.values()) EXPECT_EQ(value, 0.0f);
+    const auto zero = method.backward(dout, inputs_of(dirty), nothing, {.key_mask = none});
+    for (const auto* gradient : {&zero.dq, &zero.dk, &zero.dv})
+      for (float value : gradient->values()) EXPECT_EQ(value, 0.0f);
+  }
+}
+
+// phi(q) . phi(k) of these is below what float32 holds.
+TEST(linear_attention, tiny_features_keep_their_shares) {
+  auto in = testing::random_inputs({.q_len = 9, .kv_len = 9});
+  for (Tensor<float>* x : {&in.q, &in.k})
+    for (float& value : x->values()) value = 0.5f * value - 46;
+  for (bool causal : {false, true}) expect_definition(methods(8, 16)[0], in, {.causal = causal});
+}
+
 // Numerator and denominator are then the same sum; a first row is v[0].
 TEST(linear_attention, values_of_one_come_out_as_one) {
   for (const Method& method : methods(8, 16)) {

@@ -139,6 +139,8 @@ TEST(onnx_attention, wrong_attribute_values_are_refused_by_name) {
   }
   EXPECT_NE(message({"Attention", 23, "{is_causal: 1}"}, inputs).find("JSON"), std::string::npos);
   EXPECT_NE(message({"Attention", 23, "[]"}, inputs).find("JSON"), std::string::npos);
+  const char* huge = R"({"left_window_size": 18446744073709551615})";  // -1 in 64 bits
+  EXPECT_NE(message({"Attention", 25, huge}, inputs).find("left_window_size"), std::string::npos);
 }
 
 TEST(onnx_attention, what_an_opset_does_not_have_is_refused) {

@@ -81,6 +81,8 @@ TEST(onnx_linear_attention, wrong_use_is_named) {
   expect_refusal(message(inputs), "[1,2,3,3]");
   inputs["state"] = inputs["past_state"];
   expect_refusal(message(inputs), "'state'");
+  LinearAttentionAttributes without_heads{.update_rule = "linear"};
+  EXPECT_THROW(linear_attention(small_inputs(), without_heads), ArgumentError);
   inputs = small_inputs();
   inputs.erase("value");
   expect_refusal(message(inputs), "value is missing");

@@ -48,7 +48,13 @@ FeatureCall make_feature_call(const char* name, const LinearInputs& inputs, cons
   known.q_start = options.q_start;
   check_options(name, sizes, known);
   check_key_mask(name, options, sizes);
-  return {sizes, inputs.q, inputs.k, inputs.v, options, map};
+  FeatureCall call{sizes, inputs.q, inputs.k, inputs.v, options, map, {}};
+  for (Index b = 0; b < sizes.batch; ++b) {
+    Index first = 0;
+    while (first < sizes.kv_len && !call.has_key(b, first)) ++first;
+    call.first_keys.push_back(first < sizes.kv_len ? first : FeatureCall::no_key);
+  }
+  return call;
 }
 
 void check_feature_backward(const char* name, const FeatureCall& call, const View<const float, 4>& dout,
@@ -108,21 +114,39 @@ void KeyBlock::add_to(FeatureState& state) {
   multiply(state.sums, transposed(features_.matrix()), panels_, Into::sum);
 }
 
-void load_queries(const FeatureCall& call, const kernels::Matrix& rows, const FeatureState& state, Scratch& features) {
-  features.resize(rows.rows, call.map.count());
-  call.map.map(rows, features);
-  if (!call.map.gives_exponents()) return;
+namespace {
+
+// Every row times the power of two that brings its largest feature near 1.
+void level_rows(Scratch& features, std::vector<float>& factors) {
+  factors.assign(static_cast<std::size_t>(features.rows()), 1.0f);
+  for (Index i = 0; i < features.rows(); ++i) {
+    const float largest = *std::max_element(features.row(i), features.row(i) + features.cols());
+    if (!std::isfinite(largest) || largest == 0.0f) continue;
+    const float factor = std::ldexp(1.0f, -std::clamp(std::ilogb(largest), -100, 100));
+    factors[static_cast<std::size_t>(i)] = factor;
+    scale_row(features.row(i), factor, features.cols());
+  }
+}
+
+// Every row relative to its own maximum: numerator and denominator share it.
+void exponentiate_rows(Scratch& features, const FeatureState& state) {
+  const Index count = features.rows();
   const std::vector<float> reference = references_of(state);
-  for (Index i = 0; i < rows.rows; ++i) add_row(features.row(i), reference.data(), features.cols());
-  // Every row relative to its own maximum: numerator and denominator share it.
-  std::vector<float> max(static_cast<std::size_t>(rows.rows), minus_infinity), sum(max.size());
-  kernels::active().softmax_step({{features.row(0), features.stride(), rows.rows, features.cols()},
-                                  max.data(),
-                                  sum.data(),
-                                  nullptr,
-                                  nullptr,
-                                  0,
-                                  0});
+  for (Index i = 0; i < count; ++i) add_row(features.row(i), reference.data(), features.cols());
+  std::vector<float> max(static_cast<std::size_t>(count), minus_infinity), sum(max.size());
+  kernels::active().softmax_step(
+      {{features.row(0), features.stride(), count, features.cols()}, max.data(), sum.data(), nullptr, nullptr, 0, 0});
+}
+
+}  // namespace
+
+void load_queries(const FeatureCall& call, const Spot& spot, const FeatureState& state, QueryFeatures& features) {
+  Scratch& to = features.rows;
+  to.resize(spot.rows, call.map.count());
+  call.map.map(rows_of(call.q, spot.b, spot.h, spot.row, spot.rows), to);
+  call.map.gives_exponents() ? exponentiate_rows(to, state) : level_rows(to, features.factors);
+  for (Index i = 0; i < spot.rows; ++i)
+    if (!call.query_sees(spot.b, spot.row + i)) std::fill_n(to.row(i), to.cols(), 0.0f);
 }
 
 void keep_causal(Scratch& pairs, Index rows, Index first_query, Index first_key, Index keys) {
@@ -136,6 +160,14 @@ QueryRows queries_at(const FeatureCall& call, Index b, Index first) {
   const Index begin = std::clamp<Index>(first - call.q_start(b), 0, call.sizes.q_len);
   const Index end = std::clamp<Index>(first + feature_block - call.q_start(b), begin, call.sizes.q_len);
   return {begin, end - begin};
+}
+
+Index causal_end(const FeatureCall& call, Index b) {
+  return std::min(call.q_start(b) + call.sizes.q_len, kernels::padded(call.sizes.kv_len, feature_block));
+}
+
+Index first_row_after_keys(const FeatureCall& call, Index b) {
+  return std::clamp<Index>(kernels::padded(call.sizes.kv_len, feature_block) - call.q_start(b), 0, call.sizes.q_len);
 }
 
 namespace {
@@ -158,9 +190,15 @@ class FeatureForward {
       keys_.load(b_, kv_head_, key, std::min(feature_block, sizes.kv_len - key), state);
       keys_.add_to(state);
     }
+    meet_all_keys(0, state);
+  }
+
+  // Rows from `first` on, which see the whole state.
+  void meet_all_keys(Index first, const FeatureState& state) {
+    const Sizes& sizes = call_.sizes;
     sums_.pack(state.sums.matrix());
     for (Index h = first_head(); h < first_head() + sizes.group(); ++h)
-      for (Index row = 0; row < sizes.q_len; row += feature_block)
+      for (Index row = first; row < sizes.q_len; row += feature_block)
         meet_state(h, {row, std::min(feature_block, sizes.q_len - row)}, state);
   }
 
@@ -168,7 +206,8 @@ class FeatureForward {
   // and, pair by pair, the keys of their own.
   void causal(FeatureState& state) {
     const Sizes& sizes = call_.sizes;
-    for (Index position = 0; position < call_.q_start(b_) + sizes.q_len; position += feature_block) {
+    const Index end = causal_end(call_, b_);
+    for (Index position = 0; position < end; position += feature_block) {
       const Index keys = std::clamp<Index>(sizes.kv_len - position, 0, feature_block);
       keys_.load(b_, kv_head_, std::min(position, sizes.kv_len), keys, state);
       const QueryRows rows = queries_at(call_, b_, position);
@@ -180,23 +219,24 @@ class FeatureForward {
       }
       keys_.add_to(state);
     }
+    meet_all_keys(first_row_after_keys(call_, b_), state);
   }
 
   Index first_head() const { return kv_head_ * call_.sizes.group(); }
 
   void meet_state(Index h, const QueryRows& rows, const FeatureState& state) {
-    load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state, queries_);
+    load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state, queries_);
     out_.resize(rows.count, call_.sizes.value_dim + 1);
-    multiply(out_, queries_.matrix(), sums_);
+    multiply(out_, queries_.rows.matrix(), sums_);
     write(h, rows);
   }
 
   void meet_state_and_block(Index h, const QueryRows& rows, const FeatureState& state) {
-    load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state, queries_);
+    load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state, queries_);
     out_.resize(rows.count, call_.sizes.value_dim + 1);
-    multiply(out_, queries_.matrix(), sums_);
+    multiply(out_, queries_.rows.matrix(), sums_);
     pairs_.resize(rows.count, keys_.count());
-    multiply(pairs_, queries_.matrix(), features_);
+    multiply(pairs_, queries_.rows.matrix(), features_);
     keep_causal(pairs_, rows.count, call_.q_start(b_) + rows.row, keys_.first(), keys_.count());
     add_where_nonzero(out_, 0, pairs_.matrix(), values_);
     write(h, rows);
@@ -207,10 +247,10 @@ class FeatureForward {
     const Index first = (b_ * call_.sizes.q_heads + h) * call_.sizes.q_len + rows.row;
     for (Index i = 0; i < rows.count; ++i) {
       const float* from = out_.row(i);
-      const float sum = from[dim], factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+      const float sum = call_.query_sees(b_, rows.row + i) ? from[dim] : 0.0f;
       result_.normaliser[first + i] = sum;
       float* to = result_.out.data() + (first + i) * dim;
-      for (Index d = 0; d < dim; ++d) to[d] = sum == 0.0f ? 0.0f : from[d] * factor;
+      for (Index d = 0; d < dim; ++d) to[d] = sum == 0.0f ? 0.0f : from[d] / sum;
     }
   }
 
@@ -218,7 +258,8 @@ class FeatureForward {
   LinearResult<float>& result_;
   KeyBlock keys_;
   Index b_ = 0, kv_head_ = 0;
-  Scratch queries_, out_, pairs_;
+  QueryFeatures queries_;
+  Scratch out_, pairs_;
   PackedMatrix sums_, values_, features_;
 };
 

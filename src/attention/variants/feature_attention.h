@@ -7,8 +7,10 @@
 // column carries the denominator, as if every value ended in a 1.
 #pragma once
 
+#include <limits>
 #include <vector>
 
+#include "attention/call.h"
 #include "attention/problem.h"
 #include "attention/variants/products.h"
 #include "regard/linear_attention.h"
@@ -32,11 +34,21 @@ struct FeatureCall {
   View<const float, 4> q, k, v;
   LinearOptions options;
   const FeatureMap& map;
+  std::vector<Index> first_keys;  // of each batch entry: the first that may be attended, or no_key
 
+  static constexpr Index no_key = std::numeric_limits<Index>::max();
   Index q_start(Index b) const { return options.q_start.of(b, sizes.q_len, sizes.kv_len); }
   bool has_key(Index b, Index key) const {
     const auto& mask = options.key_mask;
     return !mask.given() || mask(mask.size(0) == 1 ? 0 : b, key) != 0;
+  }
+  // Whether a query sees any key, or any query a key, whatever they hold.
+  bool query_sees(Index b, Index row) const {
+    const Index first = first_keys[static_cast<std::size_t>(b)];
+    return first != no_key && (!options.causal || first <= q_start(b) + row);
+  }
+  bool key_is_seen(Index b, Index key) const {
+    return has_key(b, key) && sizes.q_len > 0 && (!options.causal || key <= q_start(b) + sizes.q_len - 1);
   }
 };
 
@@ -81,8 +93,14 @@ class KeyBlock {
   PackedMatrix panels_;
 };
 
-// Features of queries [row, row + count) of one head relative to a state's maxima.
-void load_queries(const FeatureCall& call, const kernels::Matrix& rows, const FeatureState& state, Scratch& features);
+// Features of queries, each row times a factor that numerator and denominator
+// share: its largest feature comes out near 1. Rows that see no key are 0.
+struct QueryFeatures {
+  Scratch rows;
+  std::vector<float> factors;  // of each row; exponents have none
+};
+// Queries [row, row + count) of one head relative to a state's maxima.
+void load_queries(const FeatureCall& call, const Spot& spot, const FeatureState& state, QueryFeatures& features);
 
 // Keeps pair (i, j) of a causal block where key j stands at or before query i.
 void keep_causal(Scratch& pairs, Index rows, Index first_query, Index first_key, Index keys);
@@ -92,6 +110,11 @@ struct QueryRows {
   Index row, count;
 };
 QueryRows queries_at(const FeatureCall& call, Index b, Index first);
+
+// Blocks of positions end with the last query or the last block of keys; rows
+// behind the latter see all keys.
+Index causal_end(const FeatureCall& call, Index b);
+Index first_row_after_keys(const FeatureCall& call, Index b);
 
 // dout and what the forward pass left must have the call's sizes.
 void check_feature_backward(const char* name, const FeatureCall& call, const View<const float, 4>& dout,

@@ -40,6 +40,7 @@ class FeatureBackward {
   }
 
   void bidirectional();
+  void meet_all_keys(Index first);
   void causal();
   void causal_queries(std::vector<std::vector<float>>& maxima);
   void causal_keys(const std::vector<std::vector<float>>& maxima);
@@ -59,7 +60,8 @@ class FeatureBackward {
   Index b_ = 0, kv_head_ = 0;
   FeatureState state_;
   Scratch returned_;        // sum over queries of phi(q)^T dout', [features, value_dim + 1]
-  Scratch queries_, back_;  // phi and dout' of a block of queries
+  QueryFeatures queries_;   // phi of a block of queries
+  Scratch back_;            // and their dout'
   Scratch pairs_, dpairs_;  // phi(q) . phi(k) and dout' . v', causal ones only
   Scratch dqueries_, dkeys_, dvalues_, dx_;
   PackedMatrix panels_;
@@ -81,7 +83,7 @@ void FeatureBackward::load_returned(Index h, const QueryRows& rows) {
     float dot = 0;
     for (Index d = 0; d < dim; ++d) {
       dot += to[d] * out[d];
-      to[d] *= 1.0f / sum;
+      to[d] /= sum;
     }
     to[dim] = -dot / sum;
   }
@@ -89,8 +91,10 @@ void FeatureBackward::load_returned(Index h, const QueryRows& rows) {
 
 // The gradient of a block's queries goes through the map to dq.
 void FeatureBackward::add_query_gradient(Index h, const QueryRows& rows) {
-  if (call_.map.gives_exponents())
-    for (Index i = 0; i < rows.count; ++i) multiply_row(dqueries_.row(i), queries_.row(i), queries_.cols());
+  const Index features = call_.map.count();
+  for (Index i = 0; i < rows.count; ++i)
+    call_.map.gives_exponents() ? multiply_row(dqueries_.row(i), queries_.rows.row(i), features)
+                                : scale_row(dqueries_.row(i), queries_.factors[static_cast<std::size_t>(i)], features);
   const kernels::Matrix x = rows_of(call_.q, b_, h, rows.row, rows.count);
   call_.map.back(x, dqueries_, dx_);
   const Index dim = call_.sizes.head_dim;
@@ -109,7 +113,8 @@ void FeatureBackward::write_key_gradients() {
   call_.map.back(keys_.rows(), dkeys_, dx_);
   const Index first = (b_ * call_.sizes.kv_heads + kv_head_) * kv_len() + keys_.first();
   for (Index j = 0; j < keys_.count(); ++j) {
-    const bool present = call_.has_key(b_, keys_.first() + j);
+    // A key that no query sees has no gradient, whatever it holds.
+    const bool present = call_.key_is_seen(b_, keys_.first() + j);
     float *dk = gradients_.dk.data() + (first + j) * dim, *dv = gradients_.dv.data() + (first + j) * value_dim;
     for (Index d = 0; d < dim; ++d) dk[d] = present ? dx_.row(j)[d] : 0.0f;
     for (Index d = 0; d < value_dim; ++d) dv[d] = present ? dvalues_.row(j)[d] : 0.0f;
@@ -121,19 +126,7 @@ void FeatureBackward::bidirectional() {
     load_keys(key);
     keys_.add_to(state_);
   }
-  PackedMatrix sums;
-  sums.pack(transposed(state_.sums.matrix()));
-  for (Index h = first_head(); h < last_head(); ++h)
-    for (Index row = 0; row < call_.sizes.q_len; row += feature_block) {
-      const QueryRows rows{row, std::min(feature_block, call_.sizes.q_len - row)};
-      load_queries(call_, rows_of(call_.q, b_, h, row, rows.count), state_, queries_);
-      load_returned(h, rows);
-      dqueries_.resize(rows.count, call_.map.count());
-      multiply(dqueries_, back_.matrix(), sums);
-      panels_.pack(back_.matrix());
-      multiply(returned_, transposed(queries_.matrix()), panels_, Into::sum);
-      add_query_gradient(h, rows);
-    }
+  meet_all_keys(0);
   for (Index key = 0; key < kv_len(); key += feature_block) {
     load_keys(key);
     key_block_gradients({0, 0});
@@ -141,9 +134,27 @@ void FeatureBackward::bidirectional() {
   }
 }
 
+// dq of the rows from `first` on, which see the whole state, and what they return.
+void FeatureBackward::meet_all_keys(Index first) {
+  PackedMatrix sums;
+  sums.pack(transposed(state_.sums.matrix()));
+  for (Index h = first_head(); h < last_head(); ++h)
+    for (Index row = first; row < call_.sizes.q_len; row += feature_block) {
+      const QueryRows rows{row, std::min(feature_block, call_.sizes.q_len - row)};
+      load_queries(call_, {b_, h, row, rows.count, 0, 0}, state_, queries_);
+      load_returned(h, rows);
+      dqueries_.resize(rows.count, call_.map.count());
+      multiply(dqueries_, back_.matrix(), sums);
+      panels_.pack(back_.matrix());
+      multiply(returned_, transposed(queries_.rows.matrix()), panels_, Into::sum);
+      add_query_gradient(h, rows);
+    }
+}
+
 void FeatureBackward::causal() {
   std::vector<std::vector<float>> maxima;
   causal_queries(maxima);
+  meet_all_keys(first_row_after_keys(call_, b_));
   causal_keys(maxima);
 }
 
@@ -152,7 +163,7 @@ void FeatureBackward::pair_gradients(const QueryRows& rows) {
   const Index first = call_.q_start(b_) + rows.row;
   pairs_.resize(rows.count, keys_.count());
   panels_.pack(transposed(keys_.features().matrix()));
-  multiply(pairs_, queries_.matrix(), panels_);
+  multiply(pairs_, queries_.rows.matrix(), panels_);
   keep_causal(pairs_, rows.count, first, keys_.first(), keys_.count());
   dpairs_.resize(rows.count, keys_.count());
   panels_.pack(transposed(keys_.values().matrix()));
@@ -162,19 +173,20 @@ void FeatureBackward::pair_gradients(const QueryRows& rows) {
 
 // First keys to last: dq, from the state of all earlier keys and the own block.
 void FeatureBackward::causal_queries(std::vector<std::vector<float>>& maxima) {
-  for (Index position = 0; position < call_.q_start(b_) + call_.sizes.q_len; position += feature_block) {
+  const Index end = causal_end(call_, b_);
+  for (Index position = 0; position < end; position += feature_block) {
     load_keys(position);
     maxima.push_back(state_.max);
     const QueryRows rows = queries_at(call_, b_, position);
     for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
-      load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state_, queries_);
+      load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
       load_returned(h, rows);
       dqueries_.resize(rows.count, call_.map.count());
       panels_.pack(transposed(state_.sums.matrix()));
       multiply(dqueries_, back_.matrix(), panels_);
       pair_gradients(rows);
       panels_.pack(keys_.features().matrix());
-      multiply(dqueries_, dpairs_.matrix(), panels_, Into::sum);
+      add_where_nonzero(dqueries_, 0, dpairs_.matrix(), panels_);
       add_query_gradient(h, rows);
     }
     keys_.add_to(state_);
@@ -194,10 +206,10 @@ void FeatureBackward::causal_keys(const std::vector<std::vector<float>>& maxima)
     key_block_gradients(rows);
     if (keys_.count() > 0) write_key_gradients();
     for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
-      load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state_, queries_);
+      load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
       load_returned(h, rows);
       panels_.pack(back_.matrix());
-      multiply(returned_, transposed(queries_.matrix()), panels_, Into::sum);
+      multiply(returned_, transposed(queries_.rows.matrix()), panels_, Into::sum);
     }
   }
 }
@@ -222,13 +234,13 @@ void FeatureBackward::key_block_gradients(const QueryRows& rows) {
   panels_.pack(returned_.matrix());
   multiply(dvalues_, keys_.features().matrix(), panels_);
   for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
-    load_queries(call_, rows_of(call_.q, b_, h, rows.row, rows.count), state_, queries_);
+    load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
     load_returned(h, rows);
     pair_gradients(rows);
-    panels_.pack(queries_.matrix());
+    panels_.pack(queries_.rows.matrix());
     add_where_nonzero(dkeys_, 0, transposed(dpairs_.matrix()), panels_);
     panels_.pack(back_.matrix());
-    multiply(dvalues_, transposed(pairs_.matrix()), panels_, Into::sum);
+    add_where_nonzero(dvalues_, 0, transposed(pairs_.matrix()), panels_);
   }
 }
 
