@@ -175,7 +175,7 @@ TEST(reformer, a_token_whose_scores_overflow_is_not_alone) {
     return reformer_attend_backward(dout, data.qk, data.v, reformer_attend(data.qk, data.v, options), options).dv;
   };
   const auto overflows = dv_of(3e38f), fits = dv_of(3.0f);
-  for (Index d = 12; d < 18; ++d) EXPECT_NEAR(overflows[d], fits[d], 1e-6);
+  for (Index d = 12; d < 18; ++d) EXPECT_NEAR(overflows[d], fits[d], 1e-5);
 }
 
 TEST(reformer, a_chunk_beyond_the_length_is_the_whole_length) {
