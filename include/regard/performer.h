@@ -5,8 +5,8 @@
 //
 // Features are kept relative to the largest of their kind, so that float32 neither
 // over- nor underflows where exp alone would. Causal blocks of 64 keys share one
-// reference: a key whose exponents stand more than 80 above all earlier ones can
-// cost earlier queries of its own block their precision.
+// reference; where exponents rise by more than 40 within a block, it is taken in
+// halves, down to single keys, which costs time for inputs of large norms.
 // Source: Choromanski et al., "Rethinking attention with Performers", ICLR 2021.
 #pragma once
 

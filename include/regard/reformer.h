@@ -8,6 +8,12 @@
 //
 //   out_i = sum over j in P_i of softmax_j(scale qk_i . k_j) v_j
 //
+// So a score is scale |qk_i| cos(angle): the query with its length, the key
+// without. Hugging Face divides a key by its root mean square and by
+// sqrt(head_dim), which leaves it with length 1, and scores by nothing more: its
+// checkpoints need `.scale = 1`. Where keys have length 1 and scores are divided by
+// sqrt(head_dim) besides (reformer-pytorch), the default is right.
+//
 // With one bucket and a chunk of the whole length that is exact attention.
 // Time grows like n log n; memory like n. Source: Kitaev, Kaiser, Levskaya,
 // "Reformer: the efficient Transformer", ICLR 2020 (equations 5 to 8).
@@ -28,7 +34,7 @@ struct ReformerOptions {
   bool causal = false;
   std::uint64_t seed = 0;                     // names the rotations
   View<const std::uint8_t, 2> key_mask = {};  // [batch or 1, len], nonzero = real token
-  std::optional<double> scale = {};           // default 1 / sqrt(head_dim)
+  std::optional<double> scale = {};           // of keys of length 1; default 1 / sqrt(head_dim)
 };
 
 // Bucket of every token: [batch, heads, rounds, len]. The largest of the

@@ -22,13 +22,13 @@ namespace regard {
 // logarithms up to max_distance, and everything beyond shares the last.
 struct RelativeBuckets {
   Index buckets = 32;
-  Index max_distance = 128;
+  Index max_distance = 128;   // at most 2^24
   bool bidirectional = true;  // half of the buckets for keys after the query; else those count as distance 0
 };
 
 // The bucket of `distance` = key position - query position, in [0, buckets).
 // Throws ArgumentError when buckets are odd in both directions, fewer than 2 a
-// direction, or max_distance does not exceed the exact distances.
+// direction, or max_distance does not exceed the exact distances or exceeds 2^24.
 Index relative_bucket(Index distance, const RelativeBuckets& rule = {});
 
 // As a score modifier: score + table[bucket(key - query), head]. table [buckets,

@@ -21,6 +21,9 @@ Direction direction_of(const RelativeBuckets& rule) {
   return {count, count / 2};
 }
 
+// Buckets are looked up in a table of all distances up to max_distance.
+constexpr Index farthest_distance = Index{1} << 24;
+
 void check(const RelativeBuckets& rule) {
   const Direction direction = direction_of(rule);
   if (rule.bidirectional && rule.buckets % 2 != 0)
@@ -30,6 +33,9 @@ void check(const RelativeBuckets& rule) {
   if (rule.max_distance <= direction.exact)
     throw ArgumentError("relative buckets: max_distance " + std::to_string(rule.max_distance) + " must exceed the " +
                         std::to_string(direction.exact) + " distances with buckets of their own");
+  if (rule.max_distance > farthest_distance)
+    throw ArgumentError("relative buckets: max_distance " + std::to_string(rule.max_distance) +
+                        " is beyond 2^24, the size of the table of distances");
 }
 
 // The bucket of a distance >= 0 within its direction.

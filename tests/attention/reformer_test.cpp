@@ -163,6 +163,21 @@ TEST(reformer, bits_do_not_depend_on_threads) {
   EXPECT_TRUE(testing::same_bits(one.second, three.second));
 }
 
+// Scores of +inf are scores: who has them meets others and is not its own value.
+TEST(reformer, a_token_whose_scores_overflow_is_not_alone) {
+  auto data = data_of(1, 1, 3);
+  for (Index token = 0; token < 3; ++token) data.qk[token * 8] = std::abs(data.qk[token * 8]) + 0.1f;
+  for (Index d = 1; d < 8; ++d) data.qk[16 + d] = 0;
+  const auto dout = normal({1, 1, 3, 6}, 8);
+  const auto dv_of = [&](float size) {
+    data.qk[16] = size;
+    const ReformerOptions options{.buckets = 1, .rounds = 1, .chunk = 3, .scale = 8};
+    return reformer_attend_backward(dout, data.qk, data.v, reformer_attend(data.qk, data.v, options), options).dv;
+  };
+  const auto overflows = dv_of(3e38f), fits = dv_of(3.0f);
+  for (Index d = 12; d < 18; ++d) EXPECT_NEAR(overflows[d], fits[d], 1e-5);
+}
+
 TEST(reformer, a_chunk_beyond_the_length_is_the_whole_length) {
   const auto data = data_of(1, 1, 20);
   const auto run = [&](Index chunk) {

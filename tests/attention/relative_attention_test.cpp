@@ -210,6 +210,36 @@ TEST(relative_attention, what_is_hidden_contributes_nothing_whatever_it_holds) {
   EXPECT_TRUE(testing::same_bits(gradients.dvalues, right.dvalues));
 }
 
+TEST(relative_attention, distances_that_no_visible_pair_has_may_hold_anything) {
+  const Case c = shaw(12, 12, causal());
+  Case dirty = c;  // row 4 is distance 0: what follows is the future
+  for (Index row = 5; row < 9; ++row) {
+    dirty.keys[row * 12] = testing::not_a_number;
+    dirty.values[row * 20] = testing::infinity;
+  }
+  const auto in = c.inputs(), bad = dirty.inputs();
+  const auto clean = relative_attend(in.q, in.k, in.v, in.terms, in.options);
+  const auto got = relative_attend(bad.q, bad.k, bad.v, bad.terms, bad.options);
+  expect_near(got.out, widen(clean.out), 1e-6);
+  const auto dout = normal(clean.out.shape(), 53);
+  const auto right = relative_attend_backward(dout, in, clean), gradients = relative_attend_backward(dout, bad, got);
+  expect_near(gradients.dq, widen(right.dq), 1e-6);
+  expect_near(gradients.dk, widen(right.dk), 1e-6);
+  expect_near(gradients.dv, widen(right.dv), 1e-6);
+  expect_near(gradients.dkeys, widen(right.dkeys), 1e-6);
+  expect_near(gradients.dvalues, widen(right.dvalues), 1e-6);
+}
+
+// A visible score of +inf makes its row NaN, in the definition too.
+TEST(relative_attention, infinite_scores_make_their_row_nan_in_the_reference) {
+  WideCase wide(shaw(3, 3));
+  wide.q[0] = 1e300, wide.k[0] = 1e300;
+  const auto got = wide.run();
+  EXPECT_TRUE(std::isnan(got.lse[0]));
+  EXPECT_TRUE(std::isnan(got.out[0]));
+  EXPECT_TRUE(std::isfinite(got.lse[1]));
+}
+
 TEST(relative_attention, bits_do_not_depend_on_threads) {
   const auto in_case = transformer_xl(100, 150);
   const auto in = in_case.inputs();

@@ -117,6 +117,8 @@ TEST(relative_bias, what_does_not_fit_is_named) {
   EXPECT_THROW(relative_bucket(1, {7, 20, true}), ArgumentError);
   EXPECT_THROW(relative_bucket(1, {2, 20, true}), ArgumentError);
   EXPECT_THROW(relative_bucket(1, {32, 8, true}), ArgumentError);
+  EXPECT_EQ(relative_bucket(-(Index{1} << 24), {32, Index{1} << 24, true}), 15);
+  EXPECT_THROW(relative_bucket(1, {32, Index{1} << 40, true}), ArgumentError);
   EXPECT_THROW(relative_bias_tensor(table, {}, 2, 2, QueryStart(std::vector<Index>{0, 1})), ArgumentError);
 }
 

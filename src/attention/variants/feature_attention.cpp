@@ -74,7 +74,7 @@ void FeatureState::reset(Index features, Index value_dim) {
 
 kernels::Matrix KeyBlock::rows() const { return rows_of(call_.k, b_, kv_head_, key_, count_); }
 
-void KeyBlock::load(Index b, Index kv_head, Index key, Index count, FeatureState& state) {
+void KeyBlock::load(Index b, Index kv_head, Index key, Index count) {
   b_ = b;
   kv_head_ = kv_head;
   key_ = key;
@@ -92,7 +92,28 @@ void KeyBlock::load(Index b, Index kv_head, Index key, Index count, FeatureState
     present ? copy_row(values, j, values_.row(j)) : void(std::fill_n(values_.row(j), dim, 0.0f));
     values_.row(j)[dim] = present ? 1.0f : 0.0f;
   }
-  if (call_.map.gives_exponents()) raise(state);
+}
+
+bool KeyBlock::rises(const FeatureState& state) const {
+  if (!call_.map.gives_exponents() || count_ < 2) return false;
+  constexpr float too_far = 40.0f;
+  const Index features = features_.cols();
+  // What the first query sees, or the first key present where that is nothing.
+  std::vector<float> seen = state.max, last(seen.size(), minus_infinity);
+  if (call_.has_key(b_, key_)) raise_row(seen.data(), features_.row(0), features);
+  Index present = 0;
+  while (present < count_ - 1 && !call_.has_key(b_, key_ + present)) ++present;
+  for (Index j = 0; j < count_; ++j) raise_row(last.data(), features_.row(j), features);
+  for (Index f = 0; f < features; ++f) {
+    const auto at = static_cast<std::size_t>(f);
+    const float from = seen[at] == minus_infinity ? features_.row(present)[f] : seen[at];
+    if (last[at] - from > too_far) return true;
+  }
+  return false;
+}
+
+void KeyBlock::settle(FeatureState& state) {
+  if (call_.map.gives_exponents() && count_ > 0) raise(state);
 }
 
 void KeyBlock::raise(FeatureState& state) {
@@ -156,9 +177,9 @@ void keep_causal(Scratch& pairs, Index rows, Index first_query, Index first_key,
   }
 }
 
-QueryRows queries_at(const FeatureCall& call, Index b, Index first) {
-  const Index begin = std::clamp<Index>(first - call.q_start(b), 0, call.sizes.q_len);
-  const Index end = std::clamp<Index>(first + feature_block - call.q_start(b), begin, call.sizes.q_len);
+QueryRows queries_at(const FeatureCall& call, Index b, const Positions& at) {
+  const Index begin = std::clamp<Index>(at.first - call.q_start(b), 0, call.sizes.q_len);
+  const Index end = std::clamp<Index>(at.first + at.count - call.q_start(b), begin, call.sizes.q_len);
   return {begin, end - begin};
 }
 
@@ -187,7 +208,8 @@ class FeatureForward {
   void bidirectional(FeatureState& state) {
     const Sizes& sizes = call_.sizes;
     for (Index key = 0; key < sizes.kv_len; key += feature_block) {
-      keys_.load(b_, kv_head_, key, std::min(feature_block, sizes.kv_len - key), state);
+      keys_.load(b_, kv_head_, key, std::min(feature_block, sizes.kv_len - key));
+      keys_.settle(state);
       keys_.add_to(state);
     }
     meet_all_keys(0, state);
@@ -205,21 +227,27 @@ class FeatureForward {
   // Blocks of positions in order: queries meet the state of all earlier blocks
   // and, pair by pair, the keys of their own.
   void causal(FeatureState& state) {
-    const Sizes& sizes = call_.sizes;
     const Index end = causal_end(call_, b_);
-    for (Index position = 0; position < end; position += feature_block) {
-      const Index keys = std::clamp<Index>(sizes.kv_len - position, 0, feature_block);
-      keys_.load(b_, kv_head_, std::min(position, sizes.kv_len), keys, state);
-      const QueryRows rows = queries_at(call_, b_, position);
-      if (rows.count > 0) {
-        sums_.pack(state.sums.matrix());
-        values_.pack(keys_.values().matrix());
-        features_.pack(transposed(keys_.features().matrix()));
-        for (Index h = first_head(); h < first_head() + sizes.group(); ++h) meet_state_and_block(h, rows, state);
-      }
-      keys_.add_to(state);
-    }
+    for (Index position = 0; position < end; position += feature_block) causal_block({position, feature_block}, state);
     meet_all_keys(first_row_after_keys(call_, b_), state);
+  }
+
+  void causal_block(const Positions& at, FeatureState& state) {
+    const Index kv_len = call_.sizes.kv_len;
+    keys_.load(b_, kv_head_, std::min(at.first, kv_len), std::clamp<Index>(kv_len - at.first, 0, at.count));
+    if (keys_.rises(state)) {
+      causal_block(at.first_half(), state);
+      return causal_block(at.second_half(), state);
+    }
+    keys_.settle(state);
+    const QueryRows rows = queries_at(call_, b_, at);
+    if (rows.count > 0) {
+      sums_.pack(state.sums.matrix());
+      values_.pack(keys_.values().matrix());
+      features_.pack(transposed(keys_.features().matrix()));
+      for (Index h = first_head(); h < first_head() + call_.sizes.group(); ++h) meet_state_and_block(h, rows, state);
+    }
+    keys_.add_to(state);
   }
 
   Index first_head() const { return kv_head_ * call_.sizes.group(); }

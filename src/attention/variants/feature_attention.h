@@ -73,9 +73,14 @@ class KeyBlock {
  public:
   explicit KeyBlock(const FeatureCall& call) : call_(call) {}
 
-  // Maps keys [key, key + count); raises state.max to cover them and rescales
-  // its sums accordingly. What the key mask hides has features and values of 0.
-  void load(Index b, Index kv_head, Index key, Index count, FeatureState& state);
+  // Maps keys [key, key + count). What the key mask hides has features and values of 0.
+  void load(Index b, Index kv_head, Index key, Index count);
+  // Whether exponents rise so far within the block that its earlier queries would
+  // lose theirs beside the later keys: the block is then to be taken in halves.
+  bool rises(const FeatureState& state) const;
+  // Raises state.max to cover the block, rescales the sums accordingly and makes
+  // features of exponents.
+  void settle(FeatureState& state);
   void add_to(FeatureState& state);
 
   Index count() const { return count_; }
@@ -105,11 +110,16 @@ void load_queries(const FeatureCall& call, const Spot& spot, const FeatureState&
 // Keeps pair (i, j) of a causal block where key j stands at or before query i.
 void keep_causal(Scratch& pairs, Index rows, Index first_query, Index first_key, Index keys);
 
-// Queries that stand among positions [first, first + feature_block): rows [row, row + count).
+// Positions [first, first + count), and the queries that stand there: rows [row, row + count).
+struct Positions {
+  Index first, count;
+  Positions first_half() const { return {first, count / 2}; }
+  Positions second_half() const { return {first + count / 2, count - count / 2}; }
+};
 struct QueryRows {
   Index row, count;
 };
-QueryRows queries_at(const FeatureCall& call, Index b, Index first);
+QueryRows queries_at(const FeatureCall& call, Index b, const Positions& at);
 
 // Blocks of positions end with the last query or the last block of keys; rows
 // behind the latter see all keys.

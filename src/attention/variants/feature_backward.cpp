@@ -33,17 +33,22 @@ class FeatureBackward {
   Index first_head() const { return kv_head_ * call_.sizes.group(); }
   Index last_head() const { return first_head() + call_.sizes.group(); }
   Index kv_len() const { return call_.sizes.kv_len; }
-  // Keys of the block of positions that begins at `position`.
-  void load_keys(Index position) {
-    const Index key = std::min(position, kv_len());
-    keys_.load(b_, kv_head_, key, std::min(feature_block, kv_len() - key), state_);
+  // Keys of a block of positions.
+  void load_keys(const Positions& at) {
+    const Index key = std::min(at.first, kv_len());
+    keys_.load(b_, kv_head_, key, std::min(at.count, kv_len() - key));
   }
+  // A causal block as the forward pass took it, with the maxima up to its end.
+  struct Block {
+    Positions at;
+    std::vector<float> max;
+  };
 
   void bidirectional();
   void meet_all_keys(Index first);
   void causal();
-  void causal_queries(std::vector<std::vector<float>>& maxima);
-  void causal_keys(const std::vector<std::vector<float>>& maxima);
+  void block_queries(const Positions& at, std::vector<Block>& blocks);
+  void block_keys(const Block& block);
   void rescale_returned(const std::vector<float>& from, const std::vector<float>& to);
 
   void load_returned(Index h, const QueryRows& rows);
@@ -123,12 +128,14 @@ void FeatureBackward::write_key_gradients() {
 
 void FeatureBackward::bidirectional() {
   for (Index key = 0; key < kv_len(); key += feature_block) {
-    load_keys(key);
+    load_keys({key, feature_block});
+    keys_.settle(state_);
     keys_.add_to(state_);
   }
   meet_all_keys(0);
   for (Index key = 0; key < kv_len(); key += feature_block) {
-    load_keys(key);
+    load_keys({key, feature_block});
+    keys_.settle(state_);
     key_block_gradients({0, 0});
     write_key_gradients();
   }
@@ -151,11 +158,13 @@ void FeatureBackward::meet_all_keys(Index first) {
     }
 }
 
+// First keys to last for dq, then last to first for dk and dv.
 void FeatureBackward::causal() {
-  std::vector<std::vector<float>> maxima;
-  causal_queries(maxima);
+  std::vector<Block> blocks;
+  const Index end = causal_end(call_, b_);
+  for (Index position = 0; position < end; position += feature_block) block_queries({position, feature_block}, blocks);
   meet_all_keys(first_row_after_keys(call_, b_));
-  causal_keys(maxima);
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) block_keys(*block);
 }
 
 // pairs_ and dpairs_ of a block of queries and the keys of the same positions.
@@ -171,46 +180,45 @@ void FeatureBackward::pair_gradients(const QueryRows& rows) {
   keep_causal(dpairs_, rows.count, first, keys_.first(), keys_.count());
 }
 
-// First keys to last: dq, from the state of all earlier keys and the own block.
-void FeatureBackward::causal_queries(std::vector<std::vector<float>>& maxima) {
-  const Index end = causal_end(call_, b_);
-  for (Index position = 0; position < end; position += feature_block) {
-    load_keys(position);
-    maxima.push_back(state_.max);
-    const QueryRows rows = queries_at(call_, b_, position);
-    for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
-      load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
-      load_returned(h, rows);
-      dqueries_.resize(rows.count, call_.map.count());
-      panels_.pack(transposed(state_.sums.matrix()));
-      multiply(dqueries_, back_.matrix(), panels_);
-      pair_gradients(rows);
-      panels_.pack(keys_.features().matrix());
-      add_where_nonzero(dqueries_, 0, dpairs_.matrix(), panels_);
-      add_query_gradient(h, rows);
-    }
-    keys_.add_to(state_);
+// dq, from the state of all earlier keys and the own block.
+void FeatureBackward::block_queries(const Positions& at, std::vector<Block>& blocks) {
+  load_keys(at);
+  if (keys_.rises(state_)) {
+    block_queries(at.first_half(), blocks);
+    return block_queries(at.second_half(), blocks);
   }
+  keys_.settle(state_);
+  blocks.push_back({at, state_.max});
+  const QueryRows rows = queries_at(call_, b_, at);
+  for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
+    load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
+    load_returned(h, rows);
+    dqueries_.resize(rows.count, call_.map.count());
+    panels_.pack(transposed(state_.sums.matrix()));
+    multiply(dqueries_, back_.matrix(), panels_);
+    pair_gradients(rows);
+    panels_.pack(keys_.features().matrix());
+    add_where_nonzero(dqueries_, 0, dpairs_.matrix(), panels_);
+    add_query_gradient(h, rows);
+  }
+  keys_.add_to(state_);
 }
 
-// Last keys to first: dk and dv, from what all later queries returned and the
-// own block. Keys behind the last query are met by nobody.
-void FeatureBackward::causal_keys(const std::vector<std::vector<float>>& maxima) {
-  for (Index block = static_cast<Index>(maxima.size()) - 1; block >= 0; --block) {
-    const auto& max = maxima[static_cast<std::size_t>(block)];
-    rescale_returned(state_.max, max);
-    state_.max = max;
-    const Index position = block * feature_block;
-    load_keys(position);
-    const QueryRows rows = queries_at(call_, b_, position);
-    key_block_gradients(rows);
-    if (keys_.count() > 0) write_key_gradients();
-    for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
-      load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
-      load_returned(h, rows);
-      panels_.pack(back_.matrix());
-      multiply(returned_, transposed(queries_.rows.matrix()), panels_, Into::sum);
-    }
+// dk and dv, from what all later queries returned and the own block. Keys behind
+// the last query are met by nobody.
+void FeatureBackward::block_keys(const Block& block) {
+  rescale_returned(state_.max, block.max);
+  state_.max = block.max;
+  load_keys(block.at);
+  keys_.settle(state_);
+  const QueryRows rows = queries_at(call_, b_, block.at);
+  key_block_gradients(rows);
+  if (keys_.count() > 0) write_key_gradients();
+  for (Index h = first_head(); h < last_head() && rows.count > 0; ++h) {
+    load_queries(call_, {b_, h, rows.row, rows.count, 0, 0}, state_, queries_);
+    load_returned(h, rows);
+    panels_.pack(back_.matrix());
+    multiply(returned_, transposed(queries_.rows.matrix()), panels_, Into::sum);
   }
 }
 

@@ -2,6 +2,7 @@
 // evenly over the rounds in which it meets.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/call.h"
 #include "attention/variants/reformer.h"
@@ -93,7 +94,7 @@ void ReformerBackward::meet(std::size_t round, Index chunk, const SortedHead& he
   const Index row = chunk_.first_row(), rows = chunk_.rows(), key = chunk_.first_key(), keys = chunk_.keys();
   for (Index i = 0; i < rows; ++i)
     for (Index j = 0; j < keys; ++j)
-      if (std::isfinite(chunk_.scores().row(i)[j]))
+      if (chunk_.scores().row(i)[j] != -std::numeric_limits<float>::infinity())
         meets_nobody_[static_cast<std::size_t>(rounds_[round].order[static_cast<std::size_t>(row + i)])] = 0;
   dscores_.resize(rows, keys);
   panels_.pack(transposed(head.values.matrix(key, keys)));

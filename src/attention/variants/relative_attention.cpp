@@ -92,7 +92,7 @@ void RelativeForward::add_distance_values() {
   const auto range = scores_.range();
   const float* first = table.data() + table_head(table, spot_.h) * table.stride(0) + range.first * table.stride(1);
   panels_.pack({first, range.count, call_.sizes.value_dim, table.stride(1), table.stride(2)});
-  multiply(out_, by_distance_.matrix(), panels_, Into::sum);
+  add_where_nonzero(out_, 0, by_distance_.matrix(), panels_);
 }
 
 void RelativeForward::write(RelativeResult<float>& result) {
@@ -165,13 +165,14 @@ RelativeResult<double> relative_attend(View<const double, 4> q, View<const doubl
   for (Index row = 0; row < result.lse.count(); ++row) {
     const Index i = row % sizes.q_len, h = row / sizes.q_len % sizes.q_heads, b = row / sizes.q_len / sizes.q_heads;
     const auto scores = detail::plain_scores(sizes, terms, options, q, k, {b, h, i});
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    constexpr double hidden = -std::numeric_limits<double>::infinity();
+    double top = hidden, sum = 0;
     for (double score : scores) top = std::max(top, score);
-    for (double score : scores) sum += std::isinf(score) ? 0 : std::exp(score - top);
-    result.lse[row] = sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+    for (double score : scores) sum += score == hidden ? 0 : std::exp(score - top);
+    result.lse[row] = sum == 0 ? hidden : top + std::log(sum);
     const Index start = options.q_start.of(b, sizes.q_len, sizes.kv_len), last = terms.keys.size(1) - 1;
     for (Index j = 0; j < sizes.kv_len; ++j) {
-      if (std::isinf(scores[static_cast<std::size_t>(j)])) continue;
+      if (scores[static_cast<std::size_t>(j)] == hidden) continue;
       const double weight = std::exp(scores[static_cast<std::size_t>(j)] - result.lse[row]);
       const Index distance = std::clamp(j - (start + i) - terms.first, Index{0}, last);
       for (Index d = 0; d < sizes.value_dim; ++d) {

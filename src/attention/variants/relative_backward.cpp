@@ -162,7 +162,8 @@ void RelativeBackward::query_sums() {
       keys.data() + table_head(keys, spot_.h) * keys.stride(0) + scores_.range().first * keys.stride(1);
   panels_.pack({table, scores_.range().count, sizes.head_dim, keys.stride(1), keys.stride(2)}, call_.scale);
   part_.resize(spot_.rows, sizes.head_dim);
-  multiply(part_, by_distance_.matrix(), panels_);
+  part_.zero();
+  add_where_nonzero(part_, 0, by_distance_.matrix(), panels_);
   collect(sums_.position_bias);
   dq_.resize(spot_.rows, sizes.head_dim);
   for (Index i = 0; i < spot_.rows; ++i) std::copy_n(part_.row(i), sizes.head_dim, dq_.row(i));
