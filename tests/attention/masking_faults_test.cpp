@@ -164,9 +164,11 @@ TEST(masking, one_query_against_a_cache_sees_all_of_it_or_says_top_left) {
   });
 }
 
+// To the bit, where chunks are too long for decoding, whose sums have another
+// order.
 TEST(masking, prefill_in_chunks_equals_prefill_at_once) {
   on_each_instruction_set([] {
-    for (const auto& [first, all] : {std::pair<Index, Index>{3, 5}, {150, 260}}) {
+    for (const auto& [first, all] : {std::pair<Index, Index>{6, 12}, {150, 260}}) {
       const auto in = random_inputs({.q_heads = 2, .kv_heads = 2, .q_len = all, .kv_len = all});
       const auto q = std::as_const(in.q).view<4>(), k = std::as_const(in.k).view<4>(),
                  v = std::as_const(in.v).view<4>();

@@ -311,8 +311,10 @@ TEST(observers, refuse_what_lies_outside) {
   EXPECT_EQ(refusal({.key_mass = QueryRange{-1, 2}}), "attend: key_mass of queries -1 to 2 lies outside q_len 4");
   EXPECT_EQ(refusal({.key_mass = QueryRange{0, 5}}), "attend: key_mass of queries 0 to 5 lies outside q_len 4");
   EXPECT_EQ(refusal({.key_mass = QueryRange{3, 2}}), "attend: key_mass of queries 3 to 2 lies outside q_len 4");
-  EXPECT_EQ(refusal({.pooled_sum = MapSize{0, 3}}), "attend: pooled_sum of 0 x 3 cells must be at least 1 x 1");
-  EXPECT_EQ(refusal({.pooled_max = MapSize{2, -1}}), "attend: pooled_max of 2 x -1 cells must be at least 1 x 1");
+  EXPECT_EQ(refusal({.pooled_sum = MapSize{0, 3}}),
+            "attend: pooled_sum of 0 x 3 cells must be at least 1 x 1 and at most 2^31 on an axis");
+  EXPECT_EQ(refusal({.pooled_max = MapSize{2, -1}}),
+            "attend: pooled_max of 2 x -1 cells must be at least 1 x 1 and at most 2^31 on an axis");
   EXPECT_EQ(refusal({.diagonals = OffsetRange{3, 1}}), "attend: diagonals end at offset 1, before their first, 3");
 }
 
