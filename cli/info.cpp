@@ -47,7 +47,7 @@ void print_text() {
              size_text(caches.l3));
   std::string built_with;
   for (const auto& [name, number] : dependencies())
-    built_with += (built_with.empty() ? "" : ", ") + name + " " + number;
+    built_with += fmt::format("{}{} {}", built_with.empty() ? "" : ", ", name, number);
   fmt::print("built with        {}\n", built_with);
 }
 

@@ -134,6 +134,7 @@ std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, I
   std::iota(sequence.begin(), sequence.end(), Index{0});
   shuffle(sequence, random);
   std::vector<std::vector<Index>> shuffled;
+  shuffled.reserve(sequence.size());
   for (Index i : sequence) shuffled.push_back(std::move(batches[static_cast<std::size_t>(i)]));
   return shuffled;
 }

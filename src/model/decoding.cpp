@@ -148,6 +148,7 @@ std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vec
     state.select(continued);
   }
   std::vector<Hypothesis> answers;
+  answers.reserve(searches.size());
   for (const Search& search : searches) answers.push_back(search.best());
   return answers;
 }

@@ -153,6 +153,7 @@ std::vector<std::int64_t> Model::source_ids(const std::string& text, std::vector
 
 std::vector<std::string> Model::target_symbols(const std::vector<std::int64_t>& ids) const {
   std::vector<std::string> symbols;
+  symbols.reserve(ids.size());
   for (std::int64_t id : ids) symbols.push_back(target.symbol(id));
   return symbols;
 }

@@ -111,12 +111,12 @@ REGARD_EACH_INSTRUCTION_SET void scale_and_shift(T* y, const T* normed, const T*
 
 template <class T>
 REGARD_EACH_INSTRUCTION_SET void normalise_backward(T* dx, bool add, NormRow<T> row, Index width) {
-  const auto [dy, normed, gain, inverse] = row;
+  const T *const dy = row.dy, *const normed = row.normed, *const gain = row.gain;
   const T mean = blocked_sum<T>(width, [=](Index j) { return dy[j] * gain[j]; }) / static_cast<T>(width);
   const T moment = blocked_sum<T>(width, [=](Index j) { return dy[j] * gain[j] * normed[j]; }) / static_cast<T>(width);
 #pragma GCC ivdep
   for (Index j = 0; j < width; ++j) {
-    const T value = inverse * (dy[j] * gain[j] - mean - normed[j] * moment);
+    const T value = row.inverse * (dy[j] * gain[j] - mean - normed[j] * moment);
     dx[j] = add ? dx[j] + value : value;
   }
 }
