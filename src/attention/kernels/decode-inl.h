@@ -17,88 +17,104 @@
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernels::HWY_NAMESPACE {
 
-// Accumulators of one step: enough independent sums to keep the multiply-add
-// units busy, few enough to stay in registers.
-constexpr int kSums = 8;
+// Rows of k or v of one run. Its dot products go by groups of keys: as many as
+// keep the multiply-add units busy and leave the sums in registers.
+constexpr int kRunRows = 12;
+template <int Rows>
+constexpr int kKeysOfGroup = Rows == 4   ? 3
+                             : Rows == 2 ? 4
+                                         : 12;
 
 // Asks for the rows that come a while after `first`, line by line in the order of
 // memory: hardware does not follow rows across the turns between keys and
 // values, and several rows side by side are no stream to it.
-constexpr Index kAhead = 2 * kSums;
+constexpr Index kAhead = 2 * kRunRows;
 template <class T>
 HWY_INLINE void AskAhead(const T* first, Index row_stride, Index depth) {
-  for (int j = 0; j < kSums; ++j)
+  for (int j = 0; j < kRunRows; ++j)
     for (Index i = 0; i < depth; i += static_cast<Index>(64 / sizeof(T)))
       hwy::Prefetch(first + (kAhead + j) * row_stride + i);
 }
 
-// The sums over lanes of four vectors, each in the same order of additions.
-HWY_INLINE void SumsOfFour(V a, V b, V c, V e, float* sums) {
-  const D d;
-  const V ac = hn::Add(hn::InterleaveLower(d, a, c), hn::InterleaveUpper(d, a, c));
-  const V be = hn::Add(hn::InterleaveLower(d, b, e), hn::InterleaveUpper(d, b, e));
-  const V all = hn::Add(hn::InterleaveLower(d, ac, be), hn::InterleaveUpper(d, ac, be));
-  HWY_ALIGN_MAX float lanes[kLanes];
-  hn::Store(all, d, lanes);
-  for (int sum = 0; sum < 4; ++sum) {
-    float total = lanes[sum];
-    for (int block = 4; block < kLanes; block += 4) total += lanes[block + sum];
-    sums[sum] = total;
+// The value, and not the memory it came from: GCC would read that again in every
+// multiply-add, and reads are what these loops have too few of.
+HWY_INLINE V InRegister(V value) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  __asm__("" : "+v"(value.raw));
+#endif
+  return value;
+}
+
+// Halves onto halves, down to four lanes.
+template <class DF>
+HWY_INLINE void StoreFolded(DF d, hn::Vec<DF> sums, float* to) {
+  if constexpr (hn::MaxLanes(DF()) <= 4) {
+    hn::StoreU(sums, d, to);
+  } else {
+    const hn::Half<DF> half;
+    StoreFolded(half, hn::Add(hn::LowerHalf(half, sums), hn::UpperHalf(half, sums)), to);
   }
 }
 
-// scores[r, j] of Rows queries and Keys keys from `first` on.
-template <class Stored, int Rows, int Keys>
-HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* scores, Index stride) {
-  static_assert(Rows * Keys <= kSums);
+// The sums over lanes of four vectors, each in the same order of additions.
+HWY_INLINE void SumsOfFour(const V* four, float* sums) {
+  const D d;
+  const V ac = hn::Add(hn::InterleaveLower(d, four[0], four[2]), hn::InterleaveUpper(d, four[0], four[2]));
+  const V be = hn::Add(hn::InterleaveLower(d, four[1], four[3]), hn::InterleaveUpper(d, four[1], four[3]));
+  StoreFolded(d, hn::Add(hn::InterleaveLower(d, ac, be), hn::InterleaveUpper(d, ac, be)), sums);
+}
+
+// sums[j, r] of Rows queries and a group of keys from `first` on; past the end of
+// k its last key stands again.
+template <class Stored, int Rows>
+HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* sums) {
+  constexpr int kKeys = kKeysOfGroup<Rows>, kSums = Rows * kKeys;
   const D d;
   const float* queries = q.floats();
-  const typename Stored::T* keys = RowOf<Stored>(k, first);
+  const typename Stored::T* keys[kKeys];
+  REGARD_UNROLL for (int j = 0; j < kKeys; ++j) keys[j] = RowOf<Stored>(k, std::min(first + j, k.rows - 1));
   V sum[kSums];
   REGARD_UNROLL for (int n = 0; n < kSums; ++n) sum[n] = hn::Zero(d);
   for (Index i = 0; i < q.depth; i += kLanes) {
-    V query[Rows];
-    REGARD_UNROLL for (int r = 0; r < Rows; ++r) query[r] = hn::LoadU(d, queries + r * q.row_stride + i);
-    REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
-      const V key = Stored::Load(d, keys + j * k.row_stride + i);
-      REGARD_UNROLL for (int r = 0; r < Rows; ++r) sum[r * Keys + j] = hn::MulAdd(query[r], key, sum[r * Keys + j]);
+    V key[kKeys];
+    REGARD_UNROLL for (int j = 0; j < kKeys; ++j) {
+      key[j] = Stored::Load(d, keys[j] + i);
+      if (Rows > 1) key[j] = InRegister(key[j]);
+    }
+    REGARD_UNROLL for (int r = 0; r < Rows; ++r) {
+      const V query = InRegister(hn::LoadU(d, queries + r * q.row_stride + i));
+      REGARD_UNROLL for (int j = 0; j < kKeys; ++j) sum[j * Rows + r] = hn::MulAdd(query, key[j], sum[j * Rows + r]);
     }
   }
-  float sums[kSums];
-  SumsOfFour(sum[0], sum[1], sum[2], sum[3], sums);
-  if (Rows * Keys > 4) SumsOfFour(sum[4], sum[5], sum[6], sum[7], sums + 4);
-  REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
-    const float scale = ScaleOf<Stored>(k, first + j);
-    REGARD_UNROLL for (int r = 0; r < Rows; ++r) scores[r * stride + first + j] =
-        Stored::kScaled ? sums[r * Keys + j] * scale : sums[r * Keys + j];
+  REGARD_UNROLL for (int n = 0; n < kSums; n += 4) SumsOfFour(sum + n, sums + n);
+}
+
+// scores[r, j] of Rows queries and all keys of a run.
+template <class Stored, int Rows>
+HWY_INLINE void DotKeys(const Matrix& q, const Matrix& k, float* scores, Index stride) {
+  HWY_ALIGN_MAX float sums[kRunRows * Rows];
+  for (Index j = 0; j < k.rows; j += kKeysOfGroup<Rows>) DotGroup<Stored, Rows>(q, k, j, sums + j * Rows);
+  for (Index j = 0; j < k.rows; ++j) {
+    const float scale = ScaleOf<Stored>(k, j);
+    REGARD_UNROLL for (int r = 0; r < Rows; ++r) scores[r * stride + j] =
+        Stored::kScaled ? sums[j * Rows + r] * scale : sums[j * Rows + r];
   }
 }
 
-template <class Stored, int Rows>
-HWY_INLINE void DotKeys(const Matrix& q, const Matrix& k, float* scores, Index stride) {
-  constexpr int kKeys = kSums / Rows;
-  Index j = 0;
-  for (; j + kKeys <= k.rows; j += kKeys) DotGroup<Stored, Rows, kKeys>(q, k, j, scores, stride);
-  for (; j < k.rows; ++j) DotGroup<Stored, Rows, 1>(q, k, j, scores, stride);
-}
-
-// Two vectors of columns of out[r] += sum of weights[r, j] * v[j] over the keys
-// [first, first + Keys).
-template <class Stored, int Rows, int Keys, int Columns>
-HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v, Index first, Index column, float* out,
+// `Columns` vectors of columns of out[r] += sum of weights[r, j] * v[j] over the
+// keys of a run.
+template <class Stored, int Rows, int Columns>
+HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v, Index column, float* out,
                              Index out_stride) {
   const D d;
   V sum[Rows][Columns];
   REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[r][c] =
       hn::LoadU(d, out + r * out_stride + column + c * kLanes);
-  const typename Stored::T* values = RowOf<Stored>(v, first) + column;
-  REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
+  const typename Stored::T* values = RowOf<Stored>(v, 0) + column;
+  for (Index j = 0; j < v.rows; ++j) {
     V value[Columns];
-    REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] = Stored::Load(d, values + j * v.row_stride + c * kLanes);
-    if (Stored::kScaled) {
-      const V scale = hn::Set(d, ScaleOf<Stored>(v, first + j));
-      REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] = hn::Mul(value[c], scale);
-    }
+    REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] =
+        InRegister(Stored::Load(d, values + j * v.row_stride + c * kLanes));
     REGARD_UNROLL for (int r = 0; r < Rows; ++r) {
       const V weight = hn::Set(d, weights[r * stride + j]);
       REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[r][c] = hn::MulAdd(weight, value[c], sum[r][c]);
@@ -108,21 +124,21 @@ HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v
       hn::StoreU(sum[r][c], d, out + r * out_stride + column + c * kLanes);
 }
 
-template <class Stored, int Rows, int Keys>
-HWY_INLINE void WeighGroup(const Tile& weights, Index row, const Matrix& v, Index first, float* out, Index out_stride) {
-  const float* w = weights.data + row * weights.stride + first;
-  out += row * out_stride;
-  Index i = 0;
-  for (; i + 2 * kLanes <= v.depth; i += 2 * kLanes)
-    WeighColumns<Stored, Rows, Keys, 2>(w, weights.stride, v, first, i, out, out_stride);
-  for (; i < v.depth; i += kLanes) WeighColumns<Stored, Rows, Keys, 1>(w, weights.stride, v, first, i, out, out_stride);
-}
-
+// The scales of v go into the weights: there are fewer of them.
 template <class Stored, int Rows>
-HWY_INLINE void WeighValues(const Tile& weights, Index row, const Matrix& v, Index first, Index keys, float* out,
-                            Index out_stride) {
-  if (keys == kSums) return WeighGroup<Stored, Rows, kSums>(weights, row, v, first, out, out_stride);
-  for (Index j = first; j < first + keys; ++j) WeighGroup<Stored, Rows, 1>(weights, row, v, j, out, out_stride);
+HWY_INLINE void WeighValues(const float* weights, Index stride, const Matrix& v, float* out, Index out_stride) {
+  HWY_ALIGN_MAX float scaled[Rows * kRunRows];
+  if (Stored::kScaled) {
+    for (int r = 0; r < Rows; ++r)
+      for (Index j = 0; j < v.rows; ++j) scaled[r * kRunRows + j] = weights[r * stride + j] * ScaleOf<Stored>(v, j);
+    weights = scaled;
+    stride = kRunRows;
+  }
+  constexpr int kColumns = Rows == 4 ? 2 : 4;
+  Index i = 0;
+  for (; i + kColumns * kLanes <= v.depth; i += kColumns * kLanes)
+    WeighColumns<Stored, Rows, kColumns>(weights, stride, v, i, out, out_stride);
+  for (; i < v.depth; i += kLanes) WeighColumns<Stored, Rows, 1>(weights, stride, v, i, out, out_stride);
 }
 
 // f<Rows>(first row) over groups of four rows, which share one look at a key,
@@ -135,25 +151,24 @@ HWY_INLINE void ForRowGroups(Index rows, F f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// f(first, count) over runs of kSums rows of x, each after the rows to come have
+// f(first, rows) over runs of kRunRows rows of x, each after the rows to come have
 // been asked for.
 template <class Stored, class F>
 HWY_INLINE void ForRuns(const Matrix& x, F f) {
-  for (Index j = 0; j < x.rows; j += kSums) {
-    const Index count = std::min<Index>(kSums, x.rows - j);
+  for (Index j = 0; j < x.rows; j += kRunRows) {
     AskAhead(RowOf<Stored>(x, j), x.row_stride, x.depth);
-    f(j, count);
+    Matrix run = rows_from(x, j);
+    run.rows = std::min<Index>(kRunRows, run.rows);
+    f(j, run);
   }
 }
 
 void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
   WithStorage(k, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns<Stored>(k, [&](Index first, Index count) HWY_ATTR {
-      Matrix some = rows_from(k, first);
-      some.rows = count;
+    ForRuns<Stored>(k, [&](Index first, const Matrix& run) HWY_ATTR {
       ForRowGroups(q.rows, [&](auto rows, Index r) HWY_ATTR {
-        DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), some, scores.data + r * scores.stride + first,
+        DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), run, scores.data + r * scores.stride + first,
                                                scores.stride);
       });
     });
@@ -163,9 +178,10 @@ void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
 void WeighRows(const Tile& weights, const Matrix& v, float* out, Index out_stride) {
   WithStorage(v, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns<Stored>(v, [&](Index first, Index count) HWY_ATTR {
+    ForRuns<Stored>(v, [&](Index first, const Matrix& run) HWY_ATTR {
       ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
-        WeighValues<Stored, decltype(rows)::value>(weights, r, v, first, count, out, out_stride);
+        WeighValues<Stored, decltype(rows)::value>(weights.data + r * weights.stride + first, weights.stride, run,
+                                                   out + r * out_stride, out_stride);
       });
     });
   });
