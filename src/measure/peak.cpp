@@ -8,6 +8,7 @@
 
 #include "attention/kernels/kernels.h"
 #include "regard/cpu.h"
+#include "regard/tensor.h"
 #include "regard/threads.h"
 
 namespace regard {
@@ -47,7 +48,8 @@ double measure_peak_gflops() {
 double measure_read_gbs() {
   const auto words =
       static_cast<std::size_t>(std::max<std::int64_t>(cache_sizes().l3 * 4, std::int64_t{256} << 20)) / 8;
-  const std::vector<std::uint64_t> memory(words, 1);
+  // Of the same kind as tensors have.
+  const AlignedVector<std::uint64_t> memory(words, 1);
   const auto team = static_cast<std::size_t>(threads());
   std::vector<std::uint64_t> totals(team, 0);
   const double rate = best_rate(6, [&](std::int64_t item) {
