@@ -21,7 +21,9 @@ struct AttendPlan {
   // Tiles of chunk_rows x key_block over all heads: how many there are, how
   // many nobody computes, how many need the mask pair by pair.
   Index tiles = 0, skipped_tiles = 0, masked_tiles = 0;
-  Index workspace_bytes = 0;  // scratch memory, all threads together
+  // Scratch memory of the pass that makes the output, all threads together. What
+  // observers of a second pass note on the way is linear in q_len and kv_len.
+  Index workspace_bytes = 0;
 };
 
 // Same checks and errors as attend. Asks the mask about every tile, so the cost

@@ -32,39 +32,56 @@ void hide_beyond_length(const Call& call, const Spot& spot, Stage stage, const k
     for (Index i = 0; i < spot.rows; ++i) scores.data[i * scores.stride + j] = hidden;
 }
 
-void write_rectangle(const Call& call, const RowStatistics& rows, const Rectangle& want, float* to) {
-  const Tiling& tiling = call.tiling;
-  const Index stride = call.tile_stride();
-  const Index row_chunks = (want.rows + tiling.chunk_rows - 1) / tiling.chunk_rows;
-  parallel_items(row_chunks, [&](Index item, int) {
-    Workspace& workspace = Workspace::of_this_thread();
-    workspace.begin(ScoreTiles::floats_for(call, tiling.chunk_rows) +
-                    2 * Workspace::aligned(tiling.chunk_rows * stride));
-    ScoreTiles tiles(call, workspace, tiling.chunk_rows);
-    float* data = workspace.floats(tiling.chunk_rows * stride);
-    std::uint8_t* scratch = workspace.bytes(tiling.chunk_rows * stride);
-    const Index row = item * tiling.chunk_rows, count = std::min(tiling.chunk_rows, want.rows - row);
-    for (Index key = 0; key < want.keys; key += tiling.key_block) {
-      const Spot spot{want.batch, want.head,      want.row + row,
-                      count,      want.key + key, std::min(tiling.key_block, want.keys - key)};
-      const kernels::Tile scores{data, stride, count, spot.keys};
-      if (key == 0) tiles.take_queries(spot);
-      tiles.take_keys(spot);
-      tiles.multiply(0, scores);
-      bring_to_stage(call, rows, spot, want.stage, scores, scratch);
-      hide_beyond_length(call, spot, want.stage, scores);
-      for (Index i = 0; i < count; ++i) std::copy_n(data + i * stride, spot.keys, to + (row + i) * want.keys + key);
-    }
+struct RectangleBuffers {
+  ScoreTiles tiles;
+  float* scores;
+  std::uint8_t* scratch;
+};
+
+RectangleBuffers carve(const Call& call, Layout& layout) {
+  const Index tile = call.tiling.chunk_rows * call.tile_stride();
+  return {ScoreTiles(call, layout, call.tiling.chunk_rows), layout.floats(tile), layout.bytes(tile)};
+}
+
+// A chunk of rows of a rectangle from `row` on.
+void write_rows_of(const Call& call, const RowStatistics& rows, const Rectangle& want, Index row, float* to) {
+  RectangleBuffers memory = Workspace::carved([&](Layout& layout) { return carve(call, layout); });
+  const Index count = std::min(call.tiling.chunk_rows, want.rows - row), step = call.tiling.key_block;
+  for (Index key = 0; key < want.keys; key += step) {
+    const Spot spot{want.batch, want.head, want.row + row, count, want.key + key, std::min(step, want.keys - key)};
+    const kernels::Tile scores{memory.scores, call.tile_stride(), count, spot.keys};
+    if (key == 0) memory.tiles.take_queries(spot);
+    memory.tiles.take_keys(spot);
+    memory.tiles.multiply(0, scores);
+    bring_to_stage(call, rows, spot, want.stage, scores, memory.scratch);
+    hide_beyond_length(call, spot, want.stage, scores);
+    for (Index i = 0; i < count; ++i)
+      std::copy_n(scores.data + i * scores.stride, spot.keys, to + (row + i) * want.keys + key);
+  }
+}
+
+// All rectangles at once, so that many small ones keep every thread busy too.
+void write_rectangles(const Call& call, const RowStatistics& rows, std::vector<Tensor<float>>& written) {
+  const auto& wanted = call.options.observe.rectangles;
+  std::vector<Index> first_item;  // of each rectangle
+  Index items = 0;
+  for (const Rectangle& want : wanted) {
+    written.push_back(Tensor<float>::uninitialised({want.rows, want.keys}));
+    first_item.push_back(items);
+    items += (want.rows + call.tiling.chunk_rows - 1) / call.tiling.chunk_rows;
+  }
+  parallel_items(items, [&](Index item, int) {
+    const auto after = std::upper_bound(first_item.begin(), first_item.end(), item);
+    const auto which = static_cast<std::size_t>(after - first_item.begin()) - 1;
+    write_rows_of(call, rows, wanted[which], (item - first_item[which]) * call.tiling.chunk_rows,
+                  written[which].data());
   });
 }
 
 }  // namespace
 
 void observe_scores(const Call& call, const RowStatistics& rows, AttendResult& result) {
-  for (const Rectangle& want : call.options.observe.rectangles) {
-    result.rectangles.push_back(Tensor<float>::uninitialised({want.rows, want.keys}));
-    write_rectangle(call, rows, want, result.rectangles.back().data());
-  }
+  write_rectangles(call, rows, result.rectangles);
   const Observers observers = make_observers(call, rows, result);
   if (!observers.empty()) show_weights(call, rows, observers);
 }

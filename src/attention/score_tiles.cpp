@@ -4,18 +4,11 @@
 
 namespace regard::detail {
 
-ScoreTiles::ScoreTiles(const Call& call, Workspace& workspace, Index rows)
+ScoreTiles::ScoreTiles(const Call& call, Layout& layout, Index rows)
     : call_(call),
       by_dots_(is_decoding(call)),
-      queries_(workspace.floats(kernels::padded(rows, call.kernels.row_tile) * call.sizes.head_dim)) {
-  if (!by_dots_) keys_ = workspace.floats(call.tile_stride() * call.sizes.head_dim);
-}
-
-Index ScoreTiles::floats_for(const Call& call, Index rows) {
-  const Index depth = call.sizes.head_dim;
-  return Workspace::aligned(kernels::padded(rows, call.kernels.row_tile) * depth) +
-         Workspace::aligned(call.tile_stride() * depth);
-}
+      queries_(layout.floats(kernels::padded(rows, call.kernels.row_tile) * call.sizes.head_dim)),
+      keys_(layout.floats(by_dots_ ? 0 : call.tile_stride() * call.sizes.head_dim)) {}
 
 void ScoreTiles::take_queries(const Spot& rows) {
   if (!by_dots_) {

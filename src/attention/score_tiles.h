@@ -10,9 +10,8 @@ namespace regard::detail {
 class ScoreTiles {
  public:
   // For at most `rows` queries at a time against tiles of call.tiling.key_block
-  // keys. Buffers come from `workspace`, which has floats_for() left.
-  ScoreTiles(const Call& call, Workspace& workspace, Index rows);
-  static Index floats_for(const Call& call, Index rows);
+  // keys.
+  ScoreTiles(const Call& call, Layout& layout, Index rows);
 
   void take_queries(const Spot& rows);
   void take_keys(const Spot& keys);
@@ -23,7 +22,7 @@ class ScoreTiles {
  private:
   const Call& call_;
   bool by_dots_;  // few queries: dot products along the depth, as decode.cpp does
-  float *queries_, *keys_ = nullptr;
+  float *queries_, *keys_;
   Spot keys_at_{};
 };
 

@@ -21,6 +21,7 @@ class Layout {
     used_ += (count + 15) / 16 * 16;
     return start;
   }
+  double* doubles(Index count) { return reinterpret_cast<double*>(floats(2 * count)); }
   std::uint8_t* bytes(Index count) { return reinterpret_cast<std::uint8_t*>(floats((count + 3) / 4)); }
   Index used() const { return used_; }  // floats so far
 
@@ -37,39 +38,19 @@ class Workspace {
   static auto carved(Carve carve) {
     Layout counting;
     carve(counting);
-    Workspace& mine = of_this_thread();
-    mine.begin(counting.used());
-    Layout layout(mine.memory_.data());
+    Layout layout(room_for(counting.used()));
     return carve(layout);
   }
 
-  // Forgets everything carved so far; room for `floats` more without moving.
-  void begin(Index floats) {
-    used_ = 0;
-    if (static_cast<Index>(memory_.size()) < floats) {
-      memory_ = {};
-      memory_.resize(static_cast<std::size_t>(floats));
-    }
-  }
-  // An aligned array of `count` uninitialised floats, valid until begin().
-  float* floats(Index count) {
-    float* start = memory_.data() + used_;
-    used_ += aligned(count);
-    return start;
-  }
-  double* doubles(Index count) { return reinterpret_cast<double*>(floats(2 * count)); }
-  std::uint8_t* bytes(Index count) { return reinterpret_cast<std::uint8_t*>(floats((count + 3) / 4)); }
-
-  static Index aligned(Index count) { return (count + 15) / 16 * 16; }
-
-  static Workspace& of_this_thread() {
-    thread_local Workspace workspace;
-    return workspace;
-  }
-
  private:
-  AlignedVector<float> memory_;
-  Index used_ = 0;
+  static float* room_for(Index floats) {
+    thread_local AlignedVector<float> memory;
+    if (static_cast<Index>(memory.size()) < floats) {
+      memory = {};  // never both at once
+      memory.resize(static_cast<std::size_t>(floats));
+    }
+    return memory.data();
+  }
 };
 
 }  // namespace regard::detail

@@ -18,6 +18,34 @@ Index rows_of_block(const Call& call) {
   return kernels::padded(std::clamp(call.sizes.q_len / 8, 8 * chunk, 16 * chunk), chunk);
 }
 
+// How a tile of a block lies in memory: rows with zeros around them.
+struct Margins {
+  Index margin, stride, floats;
+};
+
+Margins margins_of(const Call& call, const Spot& block) {
+  const Index margin = kernels::padded(kernels::tile_margin(call.kernels, call.tiling.chunk_rows), 16);
+  const Index stride = call.tile_stride() + margin;
+  return {margin, stride, margin + std::min(call.tiling.chunk_rows, block.rows) * stride};
+}
+
+struct ShownBuffers {
+  ScoreTiles scores;
+  std::vector<double*> notes;  // per observer
+  float *tile, *scratch;
+  std::uint8_t* hidden;
+};
+
+ShownBuffers carve(const Call& call, const Observers& observers, const Spot& block, Layout& layout) {
+  const Margins around = margins_of(call, block);
+  ShownBuffers buffers{ScoreTiles(call, layout, block.rows), {}, nullptr, nullptr, nullptr};
+  for (const auto& observer : observers) buffers.notes.push_back(layout.doubles(observer->note_count(block)));
+  buffers.tile = layout.floats(around.floats);
+  buffers.scratch = layout.floats(around.stride + around.margin);
+  buffers.hidden = layout.bytes(around.floats);
+  return buffers;
+}
+
 class ShownBlock {
  public:
   ShownBlock(const Call& call, const RowStatistics& rows, const Observers& observers, const Spot& block);
@@ -25,13 +53,6 @@ class ShownBlock {
   void end() const;
 
  private:
-  // How a tile lies in memory: rows with zeros around them.
-  Index chunk_rows() const { return std::min(call_.tiling.chunk_rows, block_.rows); }
-  Index margin() const { return kernels::padded(kernels::tile_margin(call_.kernels, call_.tiling.chunk_rows), 16); }
-  Index stride() const { return call_.tile_stride() + margin(); }
-
-  Workspace& prepare();
-  void carve();
   bool wanted(const Spot& spot) const;
   void skip(const Spot& spot) const;
   void meet_keys(const Spot& spot);
@@ -41,11 +62,8 @@ class ShownBlock {
   const RowStatistics& rows_;
   const Observers& observers_;
   const Spot block_;
-  Workspace& workspace_;
-  ScoreTiles scores_;
-  std::vector<double*> notes_;  // per observer
-  float *tile_ = nullptr, *scratch_ = nullptr;
-  std::uint8_t* hidden_ = nullptr;
+  const Margins around_;
+  ShownBuffers memory_;
 };
 
 ShownBlock::ShownBlock(const Call& call, const RowStatistics& rows, const Observers& observers, const Spot& block)
@@ -53,33 +71,12 @@ ShownBlock::ShownBlock(const Call& call, const RowStatistics& rows, const Observ
       rows_(rows),
       observers_(observers),
       block_(block),
-      workspace_(prepare()),
-      scores_(call, workspace_, block.rows) {
-  carve();
-}
-
-Workspace& ShownBlock::prepare() {
-  Index floats = ScoreTiles::floats_for(call_, block_.rows);
-  for (const auto& observer : observers_) floats += Workspace::aligned(2 * observer->note_count(block_));
-  for (const Index part : {margin() + chunk_rows() * stride(), stride() + margin(), chunk_rows() * stride()})
-    floats += Workspace::aligned(part);
-  Workspace& workspace = Workspace::of_this_thread();
-  workspace.begin(floats);
-  return workspace;
-}
-
-void ShownBlock::carve() {
-  for (const auto& observer : observers_) {
-    const Index count = observer->note_count(block_);
-    notes_.push_back(workspace_.doubles(count));
-    std::fill_n(notes_.back(), count, 0.0);
-  }
-  const Index floats = margin() + chunk_rows() * stride();
-  tile_ = workspace_.floats(floats);
-  std::fill_n(tile_, floats, 0.0f);
-  tile_ += margin();
-  scratch_ = workspace_.floats(stride() + margin());
-  hidden_ = workspace_.bytes(chunk_rows() * stride());
+      around_(margins_of(call, block)),
+      memory_(Workspace::carved([&](Layout& layout) { return carve(call, observers, block, layout); })) {
+  for (std::size_t o = 0; o < observers.size(); ++o)
+    std::fill_n(memory_.notes[o], observers[o]->note_count(block), 0.0);
+  std::fill_n(memory_.tile, around_.floats, 0.0f);
+  memory_.tile += around_.margin;
 }
 
 bool ShownBlock::wanted(const Spot& spot) const {
@@ -93,7 +90,7 @@ void ShownBlock::skip(const Spot& spot) const {
 
 void ShownBlock::run() {
   if (!wanted(block_)) return;
-  scores_.take_queries(block_);
+  memory_.scores.take_queries(block_);
   const Index length = call_.length(block_.b), step = call_.tiling.key_block;
   for (Index key = 0; key < length; key += step) {
     Spot spot = block_;
@@ -109,7 +106,7 @@ void ShownBlock::run() {
 
 void ShownBlock::meet_keys(const Spot& spot) {
   if (call_.options.mask.coverage(mask_block(call_, spot)) == Coverage::none) return skip(spot);
-  scores_.take_keys(spot);
+  memory_.scores.take_keys(spot);
   for (Index row = 0; row < block_.rows; row += call_.tiling.chunk_rows) {
     Spot part = spot;
     part.row += row;
@@ -121,21 +118,21 @@ void ShownBlock::meet_keys(const Spot& spot) {
 }
 
 void ShownBlock::show(const Spot& spot, Coverage coverage) {
-  const kernels::Tile tile{tile_, stride(), spot.rows, spot.keys};
-  scores_.multiply(spot.row - block_.row, tile);
-  finish_scores(call_, spot, one_panel(spot, coverage), tile, hidden_);
+  const kernels::Tile tile{memory_.tile, around_.stride, spot.rows, spot.keys};
+  memory_.scores.multiply(spot.row - block_.row, tile);
+  finish_scores(call_, spot, one_panel(spot, coverage), tile, memory_.hidden);
   const Index first = call_.row_index(spot.b, spot.h, spot.row);
   call_.kernels.weights(tile, rows_.max.data() + first, rows_.sum.data() + first);
   // What an earlier, wider tile or the end of a vector left there.
   const Index wide = call_.tile_stride();
   for (Index i = 0; i < spot.rows && spot.keys < wide; ++i)
-    std::fill_n(tile_ + i * tile.stride + spot.keys, wide - spot.keys, 0.0f);
+    std::fill_n(memory_.tile + i * tile.stride + spot.keys, wide - spot.keys, 0.0f);
   for (std::size_t o = 0; o < observers_.size(); ++o)
-    if (observers_[o]->wants(spot)) observers_[o]->see({block_, spot, tile, notes_[o], scratch_});
+    if (observers_[o]->wants(spot)) observers_[o]->see({block_, spot, tile, memory_.notes[o], memory_.scratch});
 }
 
 void ShownBlock::end() const {
-  for (std::size_t o = 0; o < observers_.size(); ++o) observers_[o]->end_block(block_, notes_[o]);
+  for (std::size_t o = 0; o < observers_.size(); ++o) observers_[o]->end_block(block_, memory_.notes[o]);
 }
 
 // Lets the next item pass, also when this one throws.
