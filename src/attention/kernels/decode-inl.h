@@ -25,13 +25,14 @@ constexpr int kKeysOfGroup = Rows == 4   ? 3
                              : Rows == 2 ? 4
                                          : 12;
 
-// Asks for the rows that come a while after `first`, line by line in the order of
-// memory: hardware does not follow rows across the turns between keys and
-// values, and several rows side by side are no stream to it.
+// Asks for `rows` rows that come a while after `first`: hardware does not follow
+// rows across the turns between keys and values, and several rows side by side
+// are no stream to it. A few lines at a time: the processor waits when too many
+// are on their way.
 constexpr Index kAhead = 2 * kRunRows;
 template <class T>
-HWY_INLINE void AskAhead(const T* first, Index row_stride, Index depth) {
-  for (int j = 0; j < kRunRows; ++j)
+HWY_INLINE void AskAhead(const T* first, Index row_stride, int rows, Index depth) {
+  for (int j = 0; j < rows; ++j)
     for (Index i = 0; i < depth; i += static_cast<Index>(64 / sizeof(T)))
       hwy::Prefetch(first + (kAhead + j) * row_stride + i);
 }
@@ -73,6 +74,7 @@ HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* s
   const float* queries = q.floats();
   const typename Stored::T* keys[kKeys];
   REGARD_UNROLL for (int j = 0; j < kKeys; ++j) keys[j] = RowOf<Stored>(k, std::min(first + j, k.rows - 1));
+  AskAhead(RowOf<Stored>(k, first), k.row_stride, kKeys, k.depth);
   V sum[kSums];
   REGARD_UNROLL for (int n = 0; n < kSums; ++n) sum[n] = hn::Zero(d);
   for (Index i = 0; i < q.depth; i += kLanes) {
@@ -112,6 +114,7 @@ HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v
       hn::LoadU(d, out + r * out_stride + column + c * kLanes);
   const typename Stored::T* values = RowOf<Stored>(v, 0) + column;
   for (Index j = 0; j < v.rows; ++j) {
+    AskAhead(values + j * v.row_stride, v.row_stride, 1, Columns * kLanes);
     V value[Columns];
     REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] =
         InRegister(Stored::Load(d, values + j * v.row_stride + c * kLanes));
@@ -151,12 +154,10 @@ HWY_INLINE void ForRowGroups(Index rows, F f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// f(first, rows) over runs of kRunRows rows of x, each after the rows to come have
-// been asked for.
-template <class Stored, class F>
+// f(first, rows) over runs of kRunRows rows of x.
+template <class F>
 HWY_INLINE void ForRuns(const Matrix& x, F f) {
   for (Index j = 0; j < x.rows; j += kRunRows) {
-    AskAhead(RowOf<Stored>(x, j), x.row_stride, x.depth);
     Matrix run = rows_from(x, j);
     run.rows = std::min<Index>(kRunRows, run.rows);
     f(j, run);
@@ -166,7 +167,7 @@ HWY_INLINE void ForRuns(const Matrix& x, F f) {
 void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
   WithStorage(k, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns<Stored>(k, [&](Index first, const Matrix& run) HWY_ATTR {
+    ForRuns(k, [&](Index first, const Matrix& run) HWY_ATTR {
       ForRowGroups(q.rows, [&](auto rows, Index r) HWY_ATTR {
         DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), run, scores.data + r * scores.stride + first,
                                                scores.stride);
@@ -178,7 +179,7 @@ void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
 void WeighRows(const Tile& weights, const Matrix& v, float* out, Index out_stride) {
   WithStorage(v, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns<Stored>(v, [&](Index first, const Matrix& run) HWY_ATTR {
+    ForRuns(v, [&](Index first, const Matrix& run) HWY_ATTR {
       ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
         WeighValues<Stored, decltype(rows)::value>(weights.data + r * weights.stride + first, weights.stride, run,
                                                    out + r * out_stride, out_stride);
