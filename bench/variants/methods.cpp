@@ -1,0 +1,192 @@
+#include "methods.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "regard/attend.h"
+#include "regard/error.h"
+#include "regard/layers.h"
+#include "regard/linear_recurrence.h"
+#include "regard/linformer.h"
+#include "regard/multi_head.h"
+#include "regard/performer.h"
+#include "regard/random.h"
+#include "regard/reformer.h"
+#include "regard/relative_attention.h"
+#include "regard/rope.h"
+#include "regard/sparse_masks.h"
+
+namespace regard::bench {
+namespace {
+
+constexpr Index heads = 8, dim = 64;
+
+LinearInputs linear_inputs(const Problem& x) { return {x.q, x.k, x.v}; }
+
+Method exact(const std::string& name, const std::function<Mask(Index)>& mask) {
+  return {name, [=](const Problem& x) { attend(x.q, x.k, x.v, {.mask = mask(x.length)}); },
+          [=](const Problem& x) {
+            const AttendOptions options{.mask = mask(x.length), .observe = {.lse = true}};
+            const auto forward = attend(x.q, x.k, x.v, options);
+            attend_backward(x.dout, x.q, x.k, x.v, {forward.out.view<4>(), forward.lse.view<3>()}, options);
+          }};
+}
+
+Method linear(const std::string& name, bool causal) {
+  return {name, [=](const Problem& x) { linear_attend(linear_inputs(x), {.causal = causal}); },
+          [=](const Problem& x) {
+            linear_attend_backward(x.dout, linear_inputs(x), linear_attend(linear_inputs(x), {.causal = causal}),
+                                   {.causal = causal});
+          }};
+}
+
+Method performer(const std::string& name, bool causal) {
+  const auto features = performer_features(256, dim, 1);
+  return {name, [=](const Problem& x) { performer_attend(linear_inputs(x), features, {.causal = causal}); },
+          [=](const Problem& x) {
+            const auto forward = performer_attend(linear_inputs(x), features, {.causal = causal});
+            performer_attend_backward(x.dout, linear_inputs(x), features, forward, {.causal = causal});
+          }};
+}
+
+Method linformer() {
+  const auto inputs = [](const Problem& x) {
+    static const Tensor<float> table = normal({2, 256, 16384}, 5, 0.05);
+    return LinformerInputs<float>{x.q, x.k, x.v, {table.view<3>().slice(0, 0, 1), table.view<3>().slice(0, 1, 2)}};
+  };
+  return {"linformer", [=](const Problem& x) { linformer_attend(inputs(x)); },
+          [=](const Problem& x) { linformer_attend_backward(x.dout, inputs(x), linformer_attend(inputs(x))); }};
+}
+
+Method reformer() {
+  const auto options = [](const Problem& x) {
+    return ReformerOptions{.buckets = std::max<Index>(2, x.length / 64), .rounds = 4, .chunk = 64};
+  };
+  return {"reformer", [=](const Problem& x) { reformer_attend(x.q, x.v, options(x)); },
+          [=](const Problem& x) {
+            reformer_attend_backward(x.dout, x.q, x.v, reformer_attend(x.q, x.v, options(x)), options(x));
+          }};
+}
+
+// Clipped at 16, or a vector for every distance.
+Method relative(const std::string& name, bool every_distance) {
+  const auto run = [=](const Problem& x, bool backward) {
+    const Index first = every_distance ? -(x.length - 1) : -16, distances = every_distance ? x.length : 33;
+    // Any numbers do: the tables lie in the keys and values.
+    RelativeInputs in{x.q, x.k, x.v, {.first = first, .keys = x.k.view<4>()[0].slice(1, 0, distances)}, {}};
+    if (every_distance)
+      in.options.mask = causal();
+    else
+      in.terms.keys = in.terms.keys.slice(0, 0, 1),
+      in.terms.values = x.v.view<4>()[0].slice(0, 0, 1).slice(1, 0, distances);
+    const auto forward = relative_attend(in.q, in.k, in.v, in.terms, in.options);
+    if (backward) relative_attend_backward(x.dout, in, forward);
+  };
+  return {name, [=](const Problem& x) { run(x, false); }, [=](const Problem& x) { run(x, true); }};
+}
+
+// Four projections of width 512 around it, as peers' layers have them; the
+// normalisation and the residual are not part of it.
+Method linformer_layer() {
+  struct Layer {
+    Random random{6};
+    Linear<float> query{"query", heads*dim, heads*dim, random, false}, key{"key", heads*dim, heads*dim, random, false},
+        value{"value", heads*dim, heads*dim, random, false}, output{"output", heads*dim, heads*dim, random};
+    Tensor<float> tables = normal({2, 256, 16384}, 5, 0.05);
+  };
+  const auto layer = std::make_shared<Layer>();
+  return {"linformer_layer", [layer](const Problem& problem) {
+            Tape<float> tape;
+            Tensor<float> input = problem.q;
+            input.reshape({1, problem.length, heads * dim});
+            const auto x = tape.node(std::move(input));
+            const auto q = layer->query.forward(tape, x), k = layer->key.forward(tape, x),
+                       v = layer->value.forward(tape, x);
+            const auto split = [&](const Var<float>& y) {
+              return View<const float, 4>{y->value.data(), {1, heads, problem.length, dim}, {0, dim, heads * dim, 1}};
+            };
+            const auto tables = layer->tables.view<3>();
+            const auto attended =
+                linformer_attend({split(q), split(k), split(v), {tables.slice(0, 0, 1), tables.slice(0, 1, 2)}});
+            layer->output.forward(tape, tape.node(concatenate_heads(attended.out)));
+          }};
+}
+
+}  // namespace
+
+Tensor<float> normal(Shape shape, std::uint64_t seed, double size) {
+  Tensor<float> tensor(std::move(shape));
+  Random random(seed);
+  for (float& value : tensor.values()) value = static_cast<float>(size * random.normal());
+  return tensor;
+}
+
+Problem::Problem(Index n)
+    : length(n),
+      q(normal({1, heads, n, dim}, 1)),
+      k(normal({1, heads, n, dim}, 2)),
+      v(normal({1, heads, n, dim}, 3)),
+      dout(normal({1, heads, n, dim}, 4)) {}
+
+std::vector<Method> methods() {
+  const auto rope = [](const Problem& x) {
+    Tensor<float> out(x.q.shape());
+    rotate(out, x.q, rope_table<float>(rope_frequencies(dim), 0, x.length));
+  };
+  const auto recurrence = [](const Problem& x) { linear_recurrence({x.q, x.k, x.v}); };
+  return {exact("full", [](Index) { return all_visible(); }),
+          exact("causal", [](Index) { return causal(); }),
+          exact("window256", [](Index) { return sliding_window(256); }),
+          exact("dilated", [](Index) { return dilated_window(64, 0, 4); }),
+          exact("strided128", [](Index) { return strided(128); }),
+          exact("fixed128", [](Index) { return fixed_blocks(128, 8); }),
+          exact("longformer",
+                [](Index) {
+                  return longformer(128, {0, 1, 2, 3});
+                }),
+          exact("bigbird", [](Index n) { return big_bird({.length = n}); }),
+          linear("linear", false),
+          linear("linear_causal", true),
+          performer("performer", false),
+          performer("performer_causal", true),
+          linformer(),
+          reformer(),
+          relative("shaw", false),
+          relative("transformer_xl", true),
+          linformer_layer(),
+          {"rope", rope},
+          {"recurrence", recurrence}};
+}
+
+std::vector<Method> methods_named(const std::vector<std::string>& names) {
+  const auto all = methods();
+  if (names.empty()) return all;
+  std::vector<Method> found;
+  for (const std::string& name : names) {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const Method& method) { return method.name == name; });
+    if (at == all.end()) {
+      std::string known;
+      for (const Method& method : all) known += " " + method.name;
+      throw ArgumentError("no method '" + name + "'; there are" + known);
+    }
+    found.push_back(*at);
+  }
+  return found;
+}
+
+std::vector<double> best_milliseconds(const std::vector<std::function<void()>>& calls, int rounds) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> best(calls.size(), 1e300);
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      for (double total = 0; total < 100;) {
+        const auto start = Clock::now();
+        calls[i]();
+        const double time = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+        best[i] = std::min(best[i], time);
+        total += time;
+      }
+  return best;
+}
+
+}  // namespace regard::bench
