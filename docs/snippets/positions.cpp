@@ -63,6 +63,7 @@ void transformer_xl() {
           .out;
   print("transformer-xl, weights of the first new token", out.data(), 4);
   print("transformer-xl, weights of the second", out.data() + 4, 4);
+  std::printf("%s", causal().picture(2, 4).c_str());
 }
 
 void t5() {
