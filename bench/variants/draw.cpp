@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "regard/chart.h"
 #include "regard/file.h"
@@ -23,8 +24,9 @@ void draw(const std::string& folder, const std::string& name, const Chart& chart
 }
 
 void draw_error(const std::string& folder, const std::string& name, const std::string& title,
-                const std::string& caption) {
+                const std::string& caption, AxisScale knob = AxisScale::log2) {
   Chart chart = chart_of(read_table(folder + "/" + name + ".tsv"), title, caption);
+  chart.x.scale = knob;
   chart.y = {"relative error", AxisScale::log10};
   draw(folder, name, chart);
 }
@@ -43,13 +45,19 @@ double crossover(const std::vector<double>& lengths, const std::vector<double>& 
   return lengths[last - 1] * std::pow(lengths[last] / lengths[last - 1], share);
 }
 
+// 1370 as 1400.
+int two_digits(double length) {
+  const double unit = std::pow(10, std::floor(std::log10(length)) - 1);
+  return static_cast<int>(std::lround(length / unit) * std::lround(unit));
+}
+
 std::string crossover_row(const Table& table, std::size_t column) {
   const auto lengths = table.column(table.columns[0]), exact = table.column(table.columns[1]);
   const double from = crossover(lengths, exact, table.column(table.columns[column]));
   const double at_end = table.rows.back()[1] / table.rows.back()[column];
   const std::string length = from == 0          ? fmt::format("below {}", lengths.front())
                              : std::isinf(from) ? fmt::format("not up to {}", lengths.back())
-                                                : fmt::format("{:.2g}", from);
+                                                : fmt::format("about {}", two_digits(from));
   return fmt::format("{}\t{}\t{}\t{:.1f}\n", table.columns[column], table.columns[1], length, at_end);
 }
 

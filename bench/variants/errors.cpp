@@ -111,11 +111,10 @@ Table performer_errors(const std::vector<Sample>& samples, const std::vector<Hea
   return table;
 }
 
-Table linformer_errors(const std::vector<Sample>& samples, const std::vector<Heads>& training) {
+Table linformer_errors(const std::vector<Sample>& samples) {
   Table table{{"slots"}, {}};
   for (const Sample& sample : samples)
     for (const char* kind : {", averages", ", random projection"}) table.columns.push_back(sample.name + kind);
-  table.columns.push_back(samples.back().name + ", fitted");
   for (Index slots = 16; slots <= 512; slots *= 2) {
     std::vector<double> row{static_cast<double>(slots)};
     for (const auto& [name, heads] : samples) {
@@ -124,8 +123,21 @@ Table linformer_errors(const std::vector<Sample>& samples, const std::vector<Hea
            {averaging_projection(slots, heads.q.size(2)), random_projection(slots, heads.q.size(2))})
         row.push_back(relative_error(projected_attend(heads, {projection, projection}), right));
     }
-    const Heads& last = samples.back().heads;
-    row.push_back(relative_error(projected_attend(last, fitted_projections(slots, training)), exact(last)));
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
+Table linformer_word_errors(const Heads& training, const Heads& others) {
+  Table table{{"slots", "averages", "fitted, the words fitted to", "fitted, other words"}, {}};
+  const Index length = training.q.size(2);
+  for (Index slots = 1; slots < length; ++slots) {
+    std::vector<double> row{static_cast<double>(slots)};
+    const Tensor<float> averages = averaging_projection(slots, length);
+    const Projections fitted = fitted_projections(slots, training);
+    row.push_back(relative_error(projected_attend(others, {averages, averages}), exact(others)));
+    row.push_back(relative_error(projected_attend(training, fitted), exact(training)));
+    row.push_back(relative_error(projected_attend(others, fitted), exact(others)));
     table.rows.push_back(row);
   }
   return table;

@@ -30,9 +30,11 @@ Sample model_sample(ModelHeads& model, const std::string& words_path);
 // Root mean square over several draws of the features. Column "single words":
 // each of 200 words by itself.
 Table performer_errors(const std::vector<Sample>& samples, const std::vector<Heads>& single_words);
-// Projections as averages over stretches of equal length, as random normal
-// numbers, and, for the model's vectors, fitted on other words (`training`).
-Table linformer_errors(const std::vector<Sample>& samples, const std::vector<Heads>& training);
+// Projections as averages over stretches of equal length and as random normal numbers.
+Table linformer_errors(const std::vector<Sample>& samples);
+// Projections fitted to the model's vectors for some words, [words, heads, letters,
+// head_dim], and tried on others.
+Table linformer_word_errors(const Heads& training, const Heads& others);
 // Against exact attention with shared queries and keys (keys of length 1, scores
 // |q| cos(angle), no token to itself). The samples' k is not used.
 Table reformer_errors(const std::vector<Sample>& samples);

@@ -11,7 +11,7 @@
 namespace regard::bench {
 namespace {
 
-constexpr std::int64_t fitting_steps = 200;
+constexpr std::int64_t fitting_steps = 600;
 
 LinformerInputs<float> inputs_of(const Heads& x, const Tensor<float>& keys, const Tensor<float>& values) {
   return {x.q, x.k, x.v, {keys, values}};
@@ -32,13 +32,15 @@ void add_gradient(Parameter<float>& parameter, const Tensor<float>& gradient) {
 }  // namespace
 
 Tensor<float> averaging_projection(Index slots, Index length) {
-  if (slots < 1 || length % slots != 0)
-    throw ArgumentError("averaging_projection: " + std::to_string(slots) + " slots do not divide " +
-                        std::to_string(length) + " tokens");
-  const Index stretch = length / slots;
+  if (slots < 1 || slots > length)
+    throw ArgumentError("averaging_projection: " + std::to_string(slots) + " slots for " + std::to_string(length) +
+                        " tokens");
   Tensor<float> projection({1, slots, length});
-  for (Index token = 0; token < length; ++token)
-    projection[token / stretch * length + token] = 1.0f / static_cast<float>(stretch);
+  for (Index slot = 0; slot < slots; ++slot) {
+    const Index first = slot * length / slots, end = (slot + 1) * length / slots;
+    for (Index token = first; token < end; ++token)
+      projection[slot * length + token] = 1.0f / static_cast<float>(end - first);
+  }
   return projection;
 }
 
@@ -50,20 +52,18 @@ Tensor<float> projected_attend(const Heads& x, const Projections& projections) {
   return linformer_attend(inputs_of(x, projections.keys, projections.values)).out;
 }
 
-Projections fitted_projections(Index slots, const std::vector<Heads>& training) {
-  const Tensor<float> start = averaging_projection(slots, training.at(0).k.size(2));
-  auto keys = repeated(start, training[0].k.size(1)), values = keys;
+Projections fitted_projections(Index slots, const Heads& training) {
+  const Tensor<float> start = averaging_projection(slots, training.k.size(2));
+  auto keys = repeated(start, training.k.size(1)), values = keys;
   AdamW<float> optimizer({&keys, &values});
-  const Schedule schedule{.kind = ScheduleKind::cosine, .peak = 3e-3, .warmup = 10, .total = fitting_steps};
-  std::vector<Tensor<float>> exact;
-  for (const Heads& x : training) exact.push_back(attend(x.q, x.k, x.v).out);
+  const Schedule schedule{.kind = ScheduleKind::cosine, .peak = 1e-2, .warmup = 20, .total = fitting_steps};
+  const Tensor<float> exact = attend(training.q, training.k, training.v).out;
   for (std::int64_t step = 1; step <= fitting_steps; ++step) {
-    const std::size_t at = static_cast<std::size_t>(step) % training.size();
-    const auto inputs = inputs_of(training[at], keys.value, values.value);
+    const auto inputs = inputs_of(training, keys.value, values.value);
     const auto forward = linformer_attend(inputs);
-    // The gradient of half the squared difference.
+    // The gradient of half the mean squared difference of a word.
     Tensor<float> dout = forward.out;
-    for (Index i = 0; i < dout.count(); ++i) dout[i] -= exact[at][i];
+    for (Index i = 0; i < dout.count(); ++i) dout[i] = (dout[i] - exact[i]) / static_cast<float>(dout.size(0));
     const auto gradients = linformer_attend_backward(dout, inputs, forward);
     add_gradient(keys, gradients.dkeys);
     add_gradient(values, gradients.dvalues);

@@ -7,8 +7,8 @@
 
 namespace regard::bench {
 
-// [1, slots, length]: slot s is the mean of the s-th stretch of length / slots
-// tokens; slots divides length. With slots = length that is exact attention.
+// [1, slots, length]: slot s is the mean of the s-th of `slots` stretches of about
+// equal length. With slots = length that is exact attention.
 Tensor<float> averaging_projection(Index slots, Index length);
 // [1, slots, length]: normal numbers of variance 1 / slots, from which the paper
 // starts.
@@ -19,9 +19,8 @@ struct Projections {
 };
 Tensor<float> projected_attend(const Heads& x, const Projections& projections);
 
-// One pair of projections a head, by gradient descent (AdamW, 200 steps from
-// averages) on the squared difference from exact attention over `training`,
-// which all have one length.
-Projections fitted_projections(Index slots, const std::vector<Heads>& training);
+// One pair of projections a head, by gradient descent (AdamW, 600 steps from
+// averages) on the squared difference from exact attention.
+Projections fitted_projections(Index slots, const Heads& training);
 
 }  // namespace regard::bench

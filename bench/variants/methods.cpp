@@ -8,7 +8,6 @@
 #include "regard/layers.h"
 #include "regard/linear_recurrence.h"
 #include "regard/linformer.h"
-#include "regard/multi_head.h"
 #include "regard/performer.h"
 #include "regard/random.h"
 #include "regard/reformer.h"
@@ -85,30 +84,51 @@ Method relative(const std::string& name, bool every_distance) {
   return {name, [=](const Problem& x) { run(x, false); }, [=](const Problem& x) { run(x, true); }};
 }
 
-// Four projections of width 512 around it, as peers' layers have them; the
-// normalisation and the residual are not part of it.
+// A layer with its four projections of width 512, as peers have it. E and F are
+// shared among heads, so tokens are projected to slots before they are projected
+// to keys and values: (E X) W is E (X W), and takes slots instead of tokens
+// through W.
+struct LinformerLayer {
+  static constexpr Index slots = 256;
+  explicit LinformerLayer(Index n) : length(n) {}
+  Index length;
+  Random random{6};
+  Linear<float> query = projection("query", false), key = projection("key", false), value = projection("value", false),
+                output = projection("output", true);
+  Tensor<float> to_slots = normal({1, 2 * slots, length}, 5, 0.05);  // E, then F
+
+  Linear<float> projection(const char* name, bool bias) { return {name, heads * dim, heads * dim, random, bias}; }
+
+  // y [1, tokens, heads * dim], head by head.
+  static View<const float, 4> split(const Var<float>& y) {
+    return {y->value.data(), {1, heads, y->value.size(1), dim}, {0, dim, heads * dim, 1}};
+  }
+
+  Tensor<float> forward(const Tensor<float>& input) {
+    Tape<float> tape;
+    Linear<float> tokens;  // slots x tokens times tokens x width: the input stands where a layer has its weights
+    tokens.weight.value = input;
+    tokens.weight.value.reshape({length, heads * dim});
+    const auto in_slots = tokens.forward(tape, tape.node(to_slots));
+    const auto half = [&](Index which) {
+      return tape.node(packed(in_slots->value.view<3>().slice(1, which * slots, (which + 1) * slots)));
+    };
+    const auto k = key.forward(tape, half(0)), v = value.forward(tape, half(1));
+    tokens.weight.value.reshape({1, length, heads * dim});
+    const auto q = query.forward(tape, tape.node(std::move(tokens.weight.value)));
+    auto attended = Tensor<float>::uninitialised({1, length, heads * dim});
+    attend_into(View<float, 4>{attended.data(), {1, heads, length, dim}, {0, dim, heads * dim, 1}}, split(q), split(k),
+                split(v));
+    return std::move(output.forward(tape, tape.node(std::move(attended)))->value);
+  }
+};
+
 Method linformer_layer() {
-  struct Layer {
-    Random random{6};
-    Linear<float> query{"query", heads*dim, heads*dim, random, false}, key{"key", heads*dim, heads*dim, random, false},
-        value{"value", heads*dim, heads*dim, random, false}, output{"output", heads*dim, heads*dim, random};
-    Tensor<float> tables = normal({2, 256, 16384}, 5, 0.05);
-  };
-  const auto layer = std::make_shared<Layer>();
+  const auto layer = std::make_shared<std::unique_ptr<LinformerLayer>>();
   return {"linformer_layer", [layer](const Problem& problem) {
-            Tape<float> tape;
-            Tensor<float> input = problem.q;
-            input.reshape({1, problem.length, heads * dim});
-            const auto x = tape.node(std::move(input));
-            const auto q = layer->query.forward(tape, x), k = layer->key.forward(tape, x),
-                       v = layer->value.forward(tape, x);
-            const auto split = [&](const Var<float>& y) {
-              return View<const float, 4>{y->value.data(), {1, heads, problem.length, dim}, {0, dim, heads * dim, 1}};
-            };
-            const auto tables = layer->tables.view<3>();
-            const auto attended =
-                linformer_attend({split(q), split(k), split(v), {tables.slice(0, 0, 1), tables.slice(0, 1, 2)}});
-            layer->output.forward(tape, tape.node(concatenate_heads(attended.out)));
+            if (!*layer || (*layer)->length != problem.length)
+              *layer = std::make_unique<LinformerLayer>(problem.length);
+            (*layer)->forward(problem.q);
           }};
 }
 

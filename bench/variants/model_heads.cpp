@@ -97,6 +97,23 @@ Heads ModelHeads::of_words(const std::vector<std::string>& words, Index length) 
   return all;
 }
 
+Heads ModelHeads::of_beginnings(const std::vector<std::string>& words, Index length) {
+  const Shape shape{static_cast<Index>(words.size()), head_count(), length, head_dim()};
+  Heads all{Tensor<float>(shape), Tensor<float>(shape), Tensor<float>(shape)};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (static_cast<Index>(words[i].size()) < length)
+      throw ArgumentError(words[i] + " is shorter than " + std::to_string(length));
+    const Heads one = of_word(words[i].substr(0, static_cast<std::size_t>(length)));
+    const auto copy = [&](const Tensor<float>& from, Tensor<float>& to) {
+      std::copy_n(from.data(), from.count(), to.data() + static_cast<Index>(i) * from.count());
+    };
+    copy(one.q, all.q);
+    copy(one.k, all.k);
+    copy(one.v, all.v);
+  }
+  return all;
+}
+
 std::vector<std::string> words_of(const std::string& path, std::size_t letters) {
   std::vector<std::string> words;
   std::string word;

@@ -27,6 +27,9 @@ class ModelHeads {
   // of them. No layer ever sees such a sequence: it is the model's vectors at a
   // length the model does not reach.
   Heads of_words(const std::vector<std::string>& words, Index length);
+  // The first `length` letters of each word as a word: [words, layers * heads,
+  // length, head_dim]. Throws ArgumentError for a shorter word.
+  Heads of_beginnings(const std::vector<std::string>& words, Index length);
 
   Index head_count() const { return model_.config.encoder_layers * model_.config.layer.heads; }
   Index head_dim() const { return model_.config.layer.model_dim / model_.config.layer.heads; }
@@ -42,7 +45,7 @@ class ModelHeads {
 };
 
 // Words of a text in their order: runs of letters, made small, of at least
-// `letters` letters.
+// `letters` letters; repetitions included.
 std::vector<std::string> words_of(const std::string& path, std::size_t letters);
 
 }  // namespace regard::bench
