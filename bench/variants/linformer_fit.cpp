@@ -11,7 +11,7 @@
 namespace regard::bench {
 namespace {
 
-constexpr std::int64_t fitting_steps = 600;
+constexpr std::int64_t fitting_steps = 200;
 
 LinformerInputs<float> inputs_of(const Heads& x, const Tensor<float>& keys, const Tensor<float>& values) {
   return {x.q, x.k, x.v, {keys, values}};
@@ -56,7 +56,7 @@ Projections fitted_projections(Index slots, const Heads& training) {
   const Tensor<float> start = averaging_projection(slots, training.k.size(2));
   auto keys = repeated(start, training.k.size(1)), values = keys;
   AdamW<float> optimizer({&keys, &values});
-  const Schedule schedule{.kind = ScheduleKind::cosine, .peak = 1e-2, .warmup = 20, .total = fitting_steps};
+  const Schedule schedule{.kind = ScheduleKind::cosine, .peak = 2e-2, .warmup = 20, .total = fitting_steps};
   const Tensor<float> exact = attend(training.q, training.k, training.v).out;
   for (std::int64_t step = 1; step <= fitting_steps; ++step) {
     const auto inputs = inputs_of(training, keys.value, values.value);

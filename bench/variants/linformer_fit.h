@@ -19,7 +19,7 @@ struct Projections {
 };
 Tensor<float> projected_attend(const Heads& x, const Projections& projections);
 
-// One pair of projections a head, by gradient descent (AdamW, 600 steps from
+// One pair of projections a head, by gradient descent (AdamW, 200 steps from
 // averages) on the squared difference from exact attention.
 Projections fitted_projections(Index slots, const Heads& training);
 

@@ -91,11 +91,11 @@ void errors(const std::string& folder, const std::string& model_folder, const st
   const Sample two = random_sample(2), four = random_sample(4), six = random_sample(6), eight = random_sample(8),
                twelve = random_sample(12);
   const auto write = [&](const char* name, const std::string& text) { write_file(folder + name, text); };
+  write("/linformer-words-error.tsv", table_text(fitted_linformer(model, words_path)));
   write("/samples.tsv", facts_table({two, four, six, eight, twelve, words_sample}));
   write("/performer-error.tsv", table_text(performer_errors({two, four, six, eight, words_sample}, single)));
   write("/reformer-error.tsv", table_text(reformer_errors({four, eight, twelve, words_sample})));
   write("/linformer-error.tsv", table_text(linformer_errors({four, eight, words_sample})));
-  write("/linformer-words-error.tsv", table_text(fitted_linformer(model, words_path)));
 }
 
 int run(const Words& words) {
