@@ -18,7 +18,8 @@ using namespace regard::bench;
 using Words = std::vector<std::string>;
 
 constexpr const char* usage =
-    "variants speed LENGTH [METHOD...]    forward, and with the backward pass, in milliseconds\n"
+    "variants speed LENGTH [METHOD...]    forward, and with the backward pass, in milliseconds;\n"
+    "                                     masks: the share of pairs they show, and time beside that of `full`\n"
     "variants times LENGTH METHOD...      forward, in turn with one another: a header and a row of a table\n"
     "variants errors FOLDER MODEL WORDS   error curves into FOLDER/*.tsv, from the model and the words of a text\n"
     "variants draw FOLDER                 figures and crossover lengths from the tables in FOLDER\n"
@@ -26,12 +27,19 @@ constexpr const char* usage =
 
 void speed(Index length, const Words& names) {
   const Problem problem(length);
+  double full = 0;
   for (const Method& method : methods_named(names)) {
     std::vector<std::function<void()>> calls{[&] { method.forward(problem); }};
     if (method.both) calls.push_back([&] { method.both(problem); });
     const auto times = best_milliseconds(calls, 5);
     fmt::print("{:6} {:18} forward {:9.2f} ms", length, method.name, times[0]);
-    fmt::print("{}\n", method.both ? fmt::format(", with backward {:9.2f} ms", times[1]) : "");
+    if (method.both) fmt::print(", with backward {:9.2f} ms", times[1]);
+    if (method.name == "full") full = times[0];
+    if (method.mask && full > 0) {
+      const double share = visible_share(method.mask(length), length);
+      fmt::print("; {:7.4f} of all pairs, forward {:5.2f} times their share", share, times[0] / full / share);
+    }
+    fmt::print("\n");
     std::fflush(stdout);
   }
 }

@@ -28,7 +28,14 @@ Method exact(const std::string& name, const std::function<Mask(Index)>& mask) {
             const AttendOptions options{.mask = mask(x.length), .observe = {.lse = true}};
             const auto forward = attend(x.q, x.k, x.v, options);
             attend_backward(x.dout, x.q, x.k, x.v, {forward.out.view<4>(), forward.lse.view<3>()}, options);
-          }};
+          },
+          mask};
+}
+
+Mask documents_of(Index length, Index each) {
+  Tensor<std::int64_t> ids({1, length});
+  for (Index j = 0; j < length; ++j) ids[j] = j / each;
+  return documents(std::as_const(ids).view<2>());
 }
 
 Method linear(const std::string& name, bool causal) {
@@ -148,6 +155,16 @@ Problem::Problem(Index n)
       v(normal({1, heads, n, dim}, 3)),
       dout(normal({1, heads, n, dim}, 4)) {}
 
+double visible_share(const Mask& mask, Index length) {
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(length));
+  double pairs = 0;
+  for (Index i = 0; i < length; ++i) {
+    mask.fill({0, 0, i, 1, 0, length, 0}, row.data(), length);
+    pairs += static_cast<double>(std::count(row.begin(), row.end(), std::uint8_t{1}));
+  }
+  return pairs / (static_cast<double>(length) * static_cast<double>(length));
+}
+
 std::vector<Method> methods() {
   const auto rope = [](const Problem& x) {
     Tensor<float> out(x.q.shape());
@@ -165,6 +182,12 @@ std::vector<Method> methods() {
                   return longformer(128, {0, 1, 2, 3});
                 }),
           exact("bigbird", [](Index n) { return big_bird({.length = n}); }),
+          exact("documents512", [](Index n) { return documents_of(n, 512); }),
+          exact("grid64r5",
+                [](Index n) {
+                  return neighbourhood({n / 64, 64, 0}, 5, 5);
+                }),
+          exact("prefix_lm", [](Index n) { return prefix_lm(n / 4); }),
           linear("linear", false),
           linear("linear_causal", true),
           performer("performer", false),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/mask.h"
 #include "regard/tensor.h"
 
 namespace regard::bench {
@@ -24,7 +25,11 @@ struct Method {
   std::string name;
   std::function<void(const Problem&)> forward;
   std::function<void(const Problem&)> both{};  // forward and backward; empty where there is no backward pass
+  std::function<Mask(Index)> mask{};           // of exact attention at a length; empty for the rest
 };
+
+// Visible pairs over all pairs, of head 0.
+double visible_share(const Mask& mask, Index length);
 
 std::vector<Method> methods();
 // The named ones, in that order; all where none are named. Throws ArgumentError
