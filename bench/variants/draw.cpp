@@ -69,9 +69,9 @@ void draw_curves(const std::string& folder) {
       folder, "performer-error", "Performer: error and number of features",
       against + "Random: 1024 tokens, 4 heads of 64. Model: heads of 32 of all encoder layers. Mean of 5 draws.");
   draw_error(folder, "linformer-error", "Linformer: error and number of slots",
-             against +
-                 "1024 tokens. Averages over equal stretches, random projections, and projections fitted to "
-                 "other words.");
+             against + "1024 tokens. Averages over equal stretches, and random projections.");
+  draw_error(folder, "linformer-words-error", "Linformer: projections fitted to words of 8 letters",
+             against + "The model's encoder, all layers and heads.", AxisScale::linear);
   draw_error(folder, "reformer-error", "Reformer: error and number of rounds",
              against + "Exact attention has the same shared queries and keys. 1024 tokens, chunks of 64, 16 buckets.");
   std::string crossovers = "method\tagainst\tfaster from length\ttimes faster at the longest\n";
