@@ -106,8 +106,8 @@ void draw_axes(Scene& scene, const Plot& plot, const Chart& chart, double font) 
   for (const Tick& tick : plot.x_ticks) {
     const double x = plot.x(tick.value);
     scene.add(Stroke{x, plot.top, x, plot.bottom(), 0.4, grid_colour});
-    scene.add(
-        Label{.x = x, .y = plot.bottom() + tick_gap + 1 + size, .text = tick.text, .size = size, .anchor = Anchor::middle});
+    scene.add(Label{
+        .x = x, .y = plot.bottom() + tick_gap + 1 + size, .text = tick.text, .size = size, .anchor = Anchor::middle});
   }
   scene.add(Stroke{plot.left, plot.top, plot.left, plot.bottom(), 0.6, axis_colour});
   scene.add(Stroke{plot.left, plot.bottom(), plot.right(), plot.bottom(), 0.6, axis_colour});
