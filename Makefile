@@ -15,7 +15,8 @@ PYTHON := build/peers/bin/python
 export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
-.PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers data train eval pictures format install clean help
+.PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers bench-variants-peers variants data train eval \
+        pictures curves format install clean help
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -64,6 +65,21 @@ bench-training-peers: packages $(filter build/peers/%,$(PYTHON))
 bench-peers: cli $(filter build/peers/%,$(PYTHON))
 	OMP_NUM_THREADS=1 $(PYTHON) bench/peers/attention.py $(BUILD)/regard
 
+#: make bench-variants-peers   window, Performer, Linformer and Reformer in turn with public Python packages, one thread each
+bench-variants-peers: variants $(if $(filter build/peers/%,$(PYTHON)),build/peers/variants)
+	$(PYTHON) bench/peers/variants.py $(BUILD)/bench/variants
+
+variants: packages
+	$(CONFIGURE) -S . -B $(BUILD)
+	cmake --build $(BUILD) --target variants
+
+# Without what they depend on beyond PyTorch: a CUDA extension that one of them can do without needs a compiler for it.
+build/peers/variants: build/peers/bin/python
+	build/peers/bin/pip install --no-deps local-attention==1.11.2 performer-pytorch==1.1.4 linformer==0.2.3 \
+	  reformer-pytorch==1.4.4 einops==0.8.2 axial-positional-embedding==0.3.12 product-key-memory==0.3.0 \
+	  hyper-connections==0.4.11 colt5-attention==0.11.2
+	touch $@
+
 build/peers/bin/python:
 	python3 -m venv build/peers
 	build/peers/bin/pip install torch==2.14.1 onnxruntime==1.32.0 onnx==1.23.2 openvino==2026.4.1
@@ -87,6 +103,10 @@ eval: cli
 #: make pictures    draw the committed pictures again
 pictures: cli
 	scripts/draw_pictures.sh $(BUILD)/regard
+
+#: make curves      measure the curves of docs/curves again, one thread (minutes), and draw them
+curves: variants
+	scripts/measure_curves.sh $(BUILD)/bench/variants
 
 #: make tidy        clang-tidy over library and command line (FILES=src/core/tensor.cpp ... picks; ten seconds each)
 tidy: packages

@@ -25,6 +25,12 @@ Colour hatch_colour();
 // Cells that are not a number: a red that neither ramp contains.
 Colour invalid_colour();
 
+// Colours of curves in one chart, told apart by the colour-blind as well.
+// Source: Okabe and Ito, "Color universal design", 2008, without the yellow that
+// white paper swallows, and a grey.
+constexpr int curve_colours = 8;
+Colour curve_colour(int index);
+
 // CIE lightness L*, 0 to 100: what is left of a colour in grey print.
 double lightness(Colour colour);
 // Black or white, whichever reads better on `ground`.

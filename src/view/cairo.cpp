@@ -83,6 +83,15 @@ class Painter {
     cairo_stroke(context_);
   }
 
+  void operator()(const Outline& outline) const {
+    set_colour(context_, outline.colour);
+    for (const auto& [x, y] : outline.points) cairo_line_to(context_, x, y);
+    if (outline.width == 0) return cairo_fill(context_);
+    cairo_set_line_width(context_, outline.width);
+    cairo_set_line_join(context_, CAIRO_LINE_JOIN_ROUND);
+    cairo_stroke(context_);
+  }
+
   void operator()(const Picture& picture) const {
     const Surface pixels = pixels_of(picture);
     cairo_save(context_);

@@ -104,7 +104,7 @@ void draw_titles(Scene& scene, const Layout& layout, const std::string& title, c
                   .size = font,
                   .anchor = Anchor::middle,
                   .bold = true});
-  const double axis_font = std::max(5.0, font - 1);
+  const double axis_font = figure::smaller_font(font);
   scene.add(Label{.x = centred(map.keys.title, false),
                   .y = margin + font * 2.3,
                   .text = map.keys.title,
@@ -131,7 +131,7 @@ void finish(Scene& scene, const Layout& layout, const HeatMap& map, const std::s
   const double x = scene.width - layout.left - margin >= 150 ? layout.left : margin;
   double y = figure::draw_scale(scene, type, map, {x, scene.height + 7, scene.width - x - margin}, font);
   if (options.caption)
-    y = figure::draw_text(scene, type, caption, {margin, y + 3, scene.width - 2 * margin}, std::max(5.0, font - 1));
+    y = figure::draw_text(scene, type, caption, {margin, y + 3, scene.width - 2 * margin}, figure::smaller_font(font));
   scene.height = y + margin;
 }
 

@@ -69,7 +69,7 @@ Columns plan(Scene& scene, const Typesetter& type, const HeatMap& map, double fo
   columns.queries = figure::plan_rows(type, map.queries, pitch(columns, map.queries), font);
   columns.keys = figure::plan_rows(type, map.keys, pitch(columns, map.keys), font);
   // The axes' titles stand above the lines, each at its edge.
-  const double title_font = std::max(5.0, font - 1);
+  const double title_font = figure::smaller_font(font);
   const double titles = type.width(map.queries.title, title_font) + type.width(map.keys.title, title_font) + font;
   const double labels = columns.queries.extent + columns.keys.extent + 2 * label_gap + figure::narrowest_plot;
   scene.width = std::max(scene.width, std::max(titles, labels) + 2 * margin);
@@ -89,7 +89,7 @@ void draw_labels(Scene& scene, const Columns& columns, const HeatMap& map, doubl
                       .y = place(columns, map.keys, static_cast<Index>(i)) + middle_of_line * keys.size,
                       .text = keys.texts[i],
                       .size = keys.size});
-  const double title_font = std::max(5.0, font - 1);
+  const double title_font = figure::smaller_font(font);
   const double y = columns.top - font * 0.5;
   scene.add(Label{.x = margin, .y = y, .text = map.queries.title, .size = title_font});
   scene.add(
@@ -98,7 +98,7 @@ void draw_labels(Scene& scene, const Columns& columns, const HeatMap& map, doubl
 
 // Samples of lines with the weights they stand for; returns the y below them.
 double draw_key(Scene& scene, const Typesetter& type, double y, double font) {
-  const double size = std::max(5.0, font - 1);
+  const double size = figure::smaller_font(font);
   double x = margin;
   for (double weight : {0.1, 0.25, 0.5, 1.0}) {
     const std::string text = fmt::format("{}", weight);
@@ -146,8 +146,9 @@ std::string figure_lines(const HeatMap& map, FigureFormat format, const FigureOp
                                                       : std::string("lines carry the whole of each row"));
   const double room = scene.width - 2 * margin;
   double y = draw_key(scene, type, columns.top + columns.height + 6, font);
-  y = figure::draw_text(scene, type, meaning, {margin, y, room}, std::max(5.0, font - 1));
-  if (options.caption) y = figure::draw_text(scene, type, map.caption, {margin, y + 3, room}, std::max(5.0, font - 1));
+  y = figure::draw_text(scene, type, meaning, {margin, y, room}, figure::smaller_font(font));
+  if (options.caption)
+    y = figure::draw_text(scene, type, map.caption, {margin, y + 3, room}, figure::smaller_font(font));
   scene.height = y + margin;
   scene.description = figure::description(map.caption + "; " + meaning, {&map});
   return figure::rendered(scene, format, options);

@@ -10,7 +10,6 @@
 namespace regard::figure {
 namespace {
 
-constexpr double smallest_font = 5;
 constexpr double label_pitch = 1.08;     // of the font size: single lines that don't touch
 constexpr double middle_of_line = 0.36;  // from the baseline up, of the font size
 constexpr Index label_room = 60;         // tokens of an axis that are all labelled
@@ -257,7 +256,7 @@ void draw_column_labels(Scene& scene, const LabelPlan& plan, const Panel& panel)
 
 double draw_scale(Scene& scene, const Typesetter& type, const HeatMap& map, const Strip& strip, double font) {
   constexpr double bar_height = 6;
-  const double size = std::max(smallest_font, font - 1);
+  const double size = smaller_font(font);
   Picture bar{.x = strip.x,
               .y = strip.y,
               .width = std::min(strip.width, 160.0),

@@ -1,6 +1,7 @@
 // What matrix and grid figures are put together from.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@ constexpr double margin = 3;           // around everything
 constexpr double tallest_plot = 576;   // 8 inches: a page of text
 constexpr double narrowest_plot = 72;  // wide labels widen the figure below this
 constexpr double line_height = 1.2;    // of the font size
+constexpr double smallest_font = 5;
+
+// Of axis titles, scales and captions, where labels have size `font`.
+inline double smaller_font(double font) { return std::max(smallest_font, font - 1); }
 
 // Throws ArgumentError for options out of range, or for a map without cells.
 void check_options(const FigureOptions& options);

@@ -67,6 +67,18 @@ Colour hatch_colour() { return {150, 150, 150}; }
 
 Colour invalid_colour() { return {214, 0, 60}; }
 
+Colour curve_colour(int index) {
+  constexpr std::array<Colour, curve_colours> colours = {{{0, 114, 178},
+                                                          {213, 94, 0},
+                                                          {0, 158, 115},
+                                                          {204, 121, 167},
+                                                          {0, 0, 0},
+                                                          {230, 159, 0},
+                                                          {86, 180, 233},
+                                                          {125, 125, 125}}};
+  return colours[static_cast<std::size_t>(index % curve_colours)];
+}
+
 double lightness(Colour colour) {
   const double y = luminance(colour);
   return y > 216.0 / 24389 ? 116 * std::cbrt(y) - 16 : y * 24389 / 27;

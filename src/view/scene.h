@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -29,6 +30,14 @@ struct Picture {
   std::vector<Colour> pixels{};  // [rows, columns]
 };
 
+// Straight lines through points (at least one): drawn `width` wide, or, at width 0, closed and
+// filled.
+struct Outline {
+  std::vector<std::pair<double, double>> points{};
+  double width = 0;
+  Colour colour{};
+};
+
 enum class Anchor { start, middle, end };
 
 struct Label {
@@ -45,7 +54,7 @@ struct Scene {
   double width = 0, height = 0;
   std::string title{}, description{}, font{};
   bool transparent = false;
-  std::vector<std::variant<Box, Stroke, Picture, Label>> items{};
+  std::vector<std::variant<Box, Stroke, Outline, Picture, Label>> items{};
 
   template <class Item>
   void add(Item item) {

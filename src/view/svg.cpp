@@ -61,6 +61,15 @@ std::string element(const Stroke& stroke) {
                      number(stroke.x2), number(stroke.y2), hex(stroke.colour), number(stroke.width));
 }
 
+std::string element(const Outline& outline) {
+  std::string points;
+  for (const auto& [x, y] : outline.points) points += fmt::format("{} {} ", number(x), number(y));
+  points.pop_back();
+  if (outline.width == 0) return fmt::format(R"(<polygon points="{}" fill="{}"/>)", points, hex(outline.colour));
+  return fmt::format(R"(<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-linejoin="round"/>)",
+                     points, hex(outline.colour), number(outline.width));
+}
+
 // Some viewers smooth every image: with several pixels a cell only the cells'
 // borders can blur.
 Picture enlarged(const Picture& picture) {

@@ -26,7 +26,7 @@ HEADERS = {
     "model": "dataset decoding model seq2seq training vocabulary",
     "onnx": "onnx",
     "measure": "bench peak",
-    "view": "figure heatmap palette terminal text_width view_json",
+    "view": "chart figure heatmap palette terminal text_width view_json",
 }
 ROOM_OF = {name: room for room, names in HEADERS.items() for name in names.split()}
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "attention/variants/reformer.h"
+#include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/threads.h"
 
@@ -62,8 +63,8 @@ class ReformerForward {
     if (max == minus_infinity && sum == 0.0f) return;
     float &known_max = max_[static_cast<std::size_t>(token)], &known_sum = sum_[static_cast<std::size_t>(token)];
     const float top = std::max(max, known_max), old_factor = std::exp(known_max - top), factor = std::exp(max - top);
-    for (Index d = 0; d < call_.sizes.value_dim; ++d)
-      out_.row(token)[d] = out_.row(token)[d] * old_factor + values[d] * factor;
+    scale_row(out_.row(token), old_factor, call_.sizes.value_dim);
+    add_times(out_.row(token), values, factor, call_.sizes.value_dim);
     known_sum = known_sum * old_factor + sum * factor;
     known_max = top;
   }
@@ -79,8 +80,12 @@ class ReformerForward {
       result_.lse[first + token] = alone         ? own_score(token)
                                    : sum == 0.0f ? minus_infinity
                                                  : max_[static_cast<std::size_t>(token)] + std::log(sum);
-      for (Index d = 0; d < dim; ++d)
-        to[d] = alone ? call_.v(b_, h_, token, d) : sum == 0.0f ? 0.0f : out_.row(token)[d] / sum;
+      if (alone)
+        for (Index d = 0; d < dim; ++d) to[d] = call_.v(b_, h_, token, d);
+      else if (sum == 0.0f)
+        std::fill_n(to, dim, 0.0f);
+      else
+        divided_row(to, out_.row(token), sum, dim);
     }
   }
 

@@ -60,6 +60,7 @@ inline bool meet(const HashRound& round, std::int32_t i, std::int32_t j) {
 // One head in one round, token after token in sorted order.
 struct SortedHead {
   Scratch queries, keys, values;  // queries are scaled, keys have length 1
+  std::vector<float> inverses;    // of each token's length, 0 for 0; found in the head's first round
 };
 
 // The queries of one chunk against the keys of its own and the chunk before.

@@ -6,6 +6,7 @@
 
 #include "attention/call.h"
 #include "attention/variants/reformer.h"
+#include "attention/variants/row_loops.h"
 #include "core/instruction_sets.h"
 #include "regard/error.h"
 #include "regard/random.h"
@@ -40,17 +41,24 @@ constexpr float hidden = -std::numeric_limits<float>::infinity();
 
 struct Sharing {
   const std::int32_t *meetings, *keys;  // of each key: rounds, token
-  const float* logarithms;              // of a number of rounds
-  std::int32_t token, last;             // the asking token, and the last it may see
+  const float* steps;                   // [rounds]: steps[n] = log(n + 1) - log(n), from 1 on
+  std::int32_t rounds;
+  std::int32_t token, last;  // the asking token, and the last it may see
 };
 
 // Who does not meet is hidden, as is the token itself; the others' weights are
-// shared among the rounds in which they meet.
+// shared among the rounds in which they meet: divided by their number, whose
+// logarithm is summed up in steps, since vectors have no quick look-up.
 REGARD_EACH_INSTRUCTION_SET void hide_and_share(float* row, const Sharing& by, Index count) {
+  for (std::int32_t n = 1; n < by.rounds; ++n) {
+    const float step = by.steps[n];
+#pragma GCC ivdep
+    for (Index j = 0; j < count; ++j) row[j] -= by.meetings[j] > n ? step : 0.0f;
+  }
 #pragma GCC ivdep
   for (Index j = 0; j < count; ++j) {
     const bool seen = (by.meetings[j] > 0) & (by.keys[j] != by.token) & (by.keys[j] <= by.last);
-    row[j] = seen ? row[j] - by.logarithms[by.meetings[j]] : hidden;
+    row[j] = seen ? row[j] : hidden;
   }
 }
 
@@ -66,18 +74,16 @@ Tensor<float> rotation(const ReformerOptions& options, Index head_dim, Index str
   return matrix;
 }
 
-// The index of the largest among x and -x.
-std::int32_t largest_of_both_signs(const float* x, Index count) {
-  Index best = 0;
-  float largest = hidden;
-  for (Index i = 0; i < 2 * count; ++i) {
-    const float value = i < count ? x[i] : -x[i - count];
-    if (value > largest) {
-      largest = value;
-      best = i;
-    }
+// 1 / |qk| of every token of a head.
+std::vector<float> inverse_lengths(const kernels::Matrix& qk, Index len, Index dim) {
+  std::vector<float> inverses, row(static_cast<std::size_t>(dim));
+  for (Index token = 0; token < len; ++token) {
+    copy_row(qk, token, row.data());
+    double square = 0;
+    for (float value : row) square += static_cast<double>(value) * static_cast<double>(value);
+    inverses.push_back(square == 0 ? 0.0f : static_cast<float>(1 / std::sqrt(square)));
   }
-  return static_cast<std::int32_t>(best);
+  return inverses;
 }
 
 }  // namespace
@@ -138,6 +144,7 @@ std::vector<HashRound> sorted_rounds(const std::int32_t* buckets, Index len, con
 void sort_head(const ReformerCall& call, Index b, Index h, const HashRound& round, SortedHead& head) {
   const Index len = call.sizes.q_len, dim = call.sizes.head_dim, value_dim = call.sizes.value_dim;
   const kernels::Matrix qk = rows_of(call.qk, b, h, 0, len), v = rows_of(call.v, b, h, 0, len);
+  if (head.inverses.empty()) head.inverses = inverse_lengths(qk, len, dim);
   head.queries.resize(len, dim);
   head.keys.resize(len, dim);
   head.values.resize(len, value_dim);
@@ -152,13 +159,9 @@ void sort_head(const ReformerCall& call, Index b, Index h, const HashRound& roun
     }
     copy_row(qk, token, query);
     copy_row(v, token, value);
-    double square = 0;
-    for (Index d = 0; d < dim; ++d) square += static_cast<double>(query[d]) * static_cast<double>(query[d]);
-    const float inverse = square == 0 ? 0.0f : static_cast<float>(1 / std::sqrt(square));
-    for (Index d = 0; d < dim; ++d) {
-      key[d] = query[d] * inverse;
-      query[d] *= call.scale;
-    }
+    std::copy_n(query, dim, key);
+    scale_row(key, head.inverses[static_cast<std::size_t>(token)], dim);
+    scale_row(query, call.scale, dim);
   }
 }
 
@@ -184,8 +187,9 @@ void ChunkScores::hide_and_count(Index b, std::size_t round) {
   };
   gather(key_buckets_, &HashRound::buckets);
   gather(key_chunks_, &HashRound::chunks);
-  std::vector<float> logarithms{0.0f};
-  for (std::size_t n = 1; n <= rounds_.size(); ++n) logarithms.push_back(std::log(static_cast<float>(n)));
+  std::vector<float> steps{0.0f};
+  for (std::size_t n = 1; n < rounds_.size(); ++n)
+    steps.push_back(static_cast<float>(std::log1p(1 / static_cast<double>(n))));
   for (Index i = 0; i < rows_; ++i) {
     const std::int32_t token = order[static_cast<std::size_t>(first_row_ + i)];
     float* row = scores_.row(i);
@@ -195,7 +199,10 @@ void ChunkScores::hide_and_count(Index b, std::size_t round) {
     }
     count_meetings(token, round);
     const std::int32_t last = call_.options.causal ? token : std::numeric_limits<std::int32_t>::max();
-    hide_and_share(row, {meetings_.data(), order.data() + first_key_, logarithms.data(), token, last}, keys_);
+    hide_and_share(row,
+                   {meetings_.data(), order.data() + first_key_, steps.data(),
+                    static_cast<std::int32_t>(rounds_.size()), token, last},
+                   keys_);
   }
 }
 
@@ -232,8 +239,9 @@ Tensor<std::int32_t> reformer_buckets(View<const float, 4> qk, const ReformerOpt
         turned.resize(rows, half);
         if (half > 0) detail::multiply(turned, detail::rows_of(qk, b, h, first, rows), packed_rotation);
         for (Index i = 0; i < rows; ++i)
-          to[first + i] = !call.is_real(b, first + i) ? static_cast<std::int32_t>(options.buckets)
-                                                      : detail::largest_of_both_signs(turned.row(i), half);
+          to[first + i] = !call.is_real(b, first + i)
+                              ? static_cast<std::int32_t>(options.buckets)
+                              : static_cast<std::int32_t>(detail::largest_of_both_signs(turned.row(i), half));
       }
     }
   });

@@ -1,8 +1,16 @@
 #include "attention/variants/row_loops.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/instruction_sets.h"
 
 namespace regard::detail {
+namespace {
+
+constexpr Index size_lanes = 16;
+
+}  // namespace
 
 // ivdep: the compiler cannot see that rows do not overlap.
 
@@ -16,6 +24,11 @@ template <class T>
 REGARD_EACH_INSTRUCTION_SET void add_times(T* to, const T* from, T factor, Index count) {
 #pragma GCC ivdep
   for (Index i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+REGARD_EACH_INSTRUCTION_SET void divided_row(float* to, const float* from, float divisor, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) to[i] = from[i] / divisor;
 }
 
 REGARD_EACH_INSTRUCTION_SET void add_row(float* to, const float* from, Index count) {
@@ -50,6 +63,31 @@ REGARD_EACH_INSTRUCTION_SET void split_signs(float* row, float* above, Index cou
     above[i] = value > 0.0f ? value : 0.0f;
     row[i] = value > 0.0f ? 0.0f : value;
   }
+}
+
+// `count` is a multiple of size_lanes.
+REGARD_EACH_INSTRUCTION_SET void raise_to_sizes(float* sizes, const float* row, Index count) {
+  for (Index first = 0; first < count; first += size_lanes)
+#pragma GCC ivdep
+#pragma GCC unroll 1  // unrolled, it would be one comparison after the other
+    for (Index lane = 0; lane < size_lanes; ++lane) {
+      const float size = std::abs(row[first + lane]);
+      sizes[lane] = size > sizes[lane] ? size : sizes[lane];
+    }
+}
+
+Index largest_of_both_signs(const float* row, Index count) {
+  float sizes[size_lanes];
+  std::fill_n(sizes, size_lanes, -1.0f);
+  const Index whole = count / size_lanes * size_lanes;
+  raise_to_sizes(sizes, row, whole);
+  float largest = *std::max_element(sizes, sizes + size_lanes);
+  for (Index i = whole; i < count; ++i) largest = std::abs(row[i]) > largest ? std::abs(row[i]) : largest;
+  for (Index i = 0; i < count; ++i)
+    if (row[i] == largest) return i;
+  for (Index i = 0; i < count; ++i)
+    if (row[i] == -largest) return count + i;
+  return 0;
 }
 
 // Eight interleaved sums: a fixed order that becomes vectors.

@@ -10,6 +10,8 @@ void scale_row(T* row, T factor, Index count);
 // to += factor * from
 template <class T>
 void add_times(T* to, const T* from, T factor, Index count);
+// to = from / divisor
+void divided_row(float* to, const float* from, float divisor, Index count);
 // to += from
 void add_row(float* to, const float* from, Index count);
 // to += value
@@ -20,6 +22,9 @@ void multiply_row(float* to, const float* from, Index count);
 void raise_row(float* to, const float* from, Index count);
 // row keeps what is below 0 (and NaN), `above` gets what is above; zeros elsewhere.
 void split_signs(float* row, float* above, Index count);
+// The first place of the largest among row[0], ..., row[count - 1] and then their
+// negatives, which follow at `count`. A NaN is never the largest; 0 where all are.
+Index largest_of_both_signs(const float* row, Index count);
 float sum_row(const float* row, Index count);
 float sum_of_squares(const float* row, Index count);
 
