@@ -35,6 +35,7 @@ void add_info(CLI::App& program);
 void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_run(CLI::App& program);
+void add_explain(CLI::App& program);
 void add_view(CLI::App& program);
 void add_bench(CLI::App& program);
 

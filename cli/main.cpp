@@ -43,6 +43,7 @@ void refuse_values_of_flags(CLI::App& program) {
 void add_commands(CLI::App& program) {
   add_view(program);
   add_run(program);
+  add_explain(program);
   add_train(program);
   add_eval(program);
   add_attend(program);

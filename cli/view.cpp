@@ -1,12 +1,9 @@
 // regard view: what attends to what, in the terminal, as a figure or as JSON.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -21,41 +18,25 @@
 #include "regard/figure.h"
 #include "regard/file.h"
 #include "regard/model.h"
+#include "regard/pattern_view.h"
+#include "regard/rollout.h"
 #include "regard/terminal.h"
 #include "regard/text_width.h"
 #include "regard/view_json.h"
+#include "screen.h"
 
 namespace regard::cli {
 namespace {
 
 struct Arguments {
-  std::vector<std::string> texts, kinds;
+  std::vector<std::string> texts, kinds, methods{"weights"};
   std::string model, load, save, head, format = "term", out, scale = "auto";
   std::optional<Index> layer, query;
   Index beam = 1;
   int width = 0;
   double inches = column_inches;
-  bool transparent = false, lines = false, contents = false;
+  bool transparent = false, lines = false, contents = false, patterns = false;
 };
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? std::optional<std::string>(value) : std::nullopt;
-}
-
-ColourDepth terminal_depth() {
-  return colour_depth({.is_terminal = isatty(STDOUT_FILENO) != 0,
-                       .term = variable("TERM"),
-                       .colour_term = variable("COLORTERM"),
-                       .no_colour = variable("NO_COLOR")});
-}
-
-int terminal_width(int asked) {
-  if (asked > 0) return asked;
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 100;
-}
 
 HeatMapOptions map_options(const Arguments& a) {
   if (a.scale == "linear") return {.scale = Scale::linear};
@@ -77,27 +58,45 @@ std::optional<Index> head_number(const std::string& head) {
   return number;
 }
 
-Trace trace_of(const Arguments& a, const Model& model, const std::string& text) {
+// One trace a method, in the order in which they were named.
+std::vector<Trace> traces_of(const Arguments& a, const Model& model, const std::string& text) {
   std::vector<std::string> strangers;
   const auto ids = model.source_ids(text, &strangers);
   if (ids.empty()) throw UsageError("the text is empty");
   const Hypothesis found = answer(model, {ids}, {.beam = a.beam}).front();
   note_unknown("view", text, strangers);
   note_truncated("view", text, found);
-  return record_trace(model, text, found.symbols);
+  // Patterns are named in the pass: no matrix is kept unless the trace is.
+  const bool weights = !a.patterns || !a.save.empty();
+  std::vector<Trace> all;
+  for (const std::string& method : a.methods)
+    all.push_back(
+        record_trace(model, text, found.symbols, {.weights = weights, .quantity = quantity_from_name(method)}));
+  return all;
+}
+
+std::vector<Trace> loaded_traces(const Arguments& a) {
+  const Trace loaded = load_trace(a.load);
+  std::vector<Trace> all;
+  for (const std::string& method : a.methods) {
+    const MapQuantity quantity = quantity_from_name(method);
+    if (quantity == MapQuantity::norms)
+      throw UsageError("--method norms needs the values a model computes: give a TEXT instead of --trace");
+    all.push_back(quantity == MapQuantity::rollout ? rollout_trace(loaded) : loaded);
+  }
+  return all;
 }
 
 std::vector<Trace> traces(const Arguments& a) {
   if (!a.load.empty()) {
     if (!a.texts.empty()) throw UsageError("give TEXT or --trace, not both");
-    std::vector<Trace> one;
-    one.push_back(load_trace(a.load));
-    return one;
+    return loaded_traces(a);
   }
   if (a.texts.empty()) throw UsageError("give a TEXT to run the model on, or --trace PATH");
   const Model model = load_model(model_folder(a.model));
   std::vector<Trace> all;
-  for (const std::string& text : a.texts) all.push_back(trace_of(a, model, text));
+  for (const std::string& text : a.texts)
+    for (Trace& trace : traces_of(a, model, text)) all.push_back(std::move(trace));
   return all;
 }
 
@@ -128,15 +127,45 @@ std::vector<AttentionKind> kinds_of(const Arguments& a, const Trace& trace) {
   return kinds;
 }
 
+// What was read and what came of it, where the trace says so.
+std::string answer_text(const Trace& trace, int width) {
+  if (trace.produced.empty()) return "";
+  return terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(trace.source, " "),
+                                      fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
+                          width) +
+         "\n";
+}
+
+// Of the layer asked for, if one was.
+PatternGrid patterns_of(const Arguments& a, const Trace& trace, AttentionKind kind) {
+  PatternGrid grid = pattern_grid(trace, kind);
+  if (!a.layer) return grid;
+  std::erase_if(grid.layers, [&](const LayerPatterns& layer) { return layer.layer != *a.layer; });
+  if (grid.layers.empty())
+    throw UsageError(
+        fmt::format("--layer {}: {} has layers 0 to {}", *a.layer, kind_title(kind), trace.layers(kind) - 1));
+  return grid;
+}
+
+std::string patterns_text(const Arguments& a, const Trace& trace) {
+  const TerminalOptions options{.width = terminal_width(a.width), .depth = terminal_depth()};
+  std::string text = answer_text(trace, options.width);
+  for (AttentionKind kind : kinds_of(a, trace)) {
+    const PatternGrid grid = patterns_of(a, trace, kind);
+    text += terminal_patterns(grid, options) + "\n";
+    if (a.layer) text += terminal_pattern_scores(grid, options) + "\n";
+  }
+  return text;
+}
+
 std::string terminal_text(Arguments a, const Trace& trace) {
+  if (a.patterns) return patterns_text(a, trace);
   const int width = terminal_width(a.width);
   const ColourDepth depth = terminal_depth();
-  std::string text;
-  if (!trace.produced.empty())
-    text += terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(trace.source, " "),
-                                         fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
-                             width) +
-            "\n";
+  std::string text = answer_text(trace, width);
+  const std::string what =
+      trace.quantity == MapQuantity::weights ? "" : std::string(": ") + quantity_title(trace.quantity);
+  if (a.methods.size() > 1) text += terminal_wrapped(std::string("Method: ") + quantity_title(trace.quantity), width);
   ScreenOptions screen{.width = width,
                        .depth = depth,
                        .layer = a.layer,
@@ -147,7 +176,7 @@ std::string terminal_text(Arguments a, const Trace& trace) {
   if (a.kinds.size() <= 1) text += terminal_first_screen(trace, screen) + "\n";
   if (a.head.empty()) a.head = "all";
   for (AttentionKind kind : kinds_of(a, trace)) {
-    text += terminal_wrapped(fmt::format("{}, layer {}", kind_title(kind), layer_of(a, trace, kind)), width);
+    text += terminal_wrapped(fmt::format("{}, layer {}{}", kind_title(kind), layer_of(a, trace, kind), what), width);
     text += terminal_heat_maps(maps_of(a, trace, kind), {.width = width, .depth = depth}) + "\n";
   }
   return text;
@@ -186,10 +215,13 @@ std::string command_line(const Arguments& a, AttentionKind kind, const Trace& tr
   std::string command = "regard view";
   if (!text.empty() && !like_a_flag) command += " " + quoted(text);
   command += source_words(a) + fmt::format(" --kind {}", kind_name(kind));
-  if (a.head == "all")
+  if (a.patterns)
+    command += " --patterns" + (a.layer ? fmt::format(" --layer {}", *a.layer) : "");
+  else if (a.head == "all")
     command += " --head all";
   else
     command += fmt::format(" --layer {} --head {}", layer_of(a, trace, kind), a.head.empty() ? "mean" : a.head);
+  if (trace.quantity != MapQuantity::weights) command += std::string(" --method ") + quantity_name(trace.quantity);
   if (a.scale != "auto") command += " --scale " + a.scale;
   if (a.lines) command += " --lines";
   return like_a_flag ? command + " -- " + quoted(text) : command;
@@ -199,6 +231,10 @@ std::string figure(const Arguments& a, const Trace& trace, AttentionKind kind) {
   const FigureFormat format = figure_format("." + a.format);
   const FigureOptions options{.width_inches = a.inches, .transparent = a.transparent};
   const std::string command = "; " + command_line(a, kind, trace);
+  if (a.patterns) {
+    const PatternGrid grid = patterns_of(a, trace, kind);
+    return figure_patterns(grid, pattern_caption(grid) + command, format, options);
+  }
   if (a.head == "all") {
     HeatGrid grid = heat_grid(trace, kind, map_options(a));
     grid.caption += command;
@@ -214,9 +250,10 @@ void write_figure(const Arguments& a, const Trace& trace) {
   if (a.head == "all" && a.layer) throw UsageError("--head all draws every layer: leave --layer out, or name one head");
   if (a.head == "all" && a.lines) throw UsageError("--lines draws one head: name it, or say --head mean");
   const std::string bytes = figure(a, trace, kind);
-  const std::string path = a.out.empty() ? fmt::format("attention-{}.{}", kind_name(kind), a.format) : a.out;
+  const char* stem = a.patterns ? "patterns" : "attention";
+  const std::string path = a.out.empty() ? fmt::format("{}-{}.{}", stem, kind_name(kind), a.format) : a.out;
   write_file(path, bytes);
-  fmt::print("wrote {} ({}{}, {} bytes)\n", printable(path), kind_title(kind),
+  fmt::print("wrote {} ({}{}{}, {} bytes)\n", printable(path), a.patterns ? "patterns of " : "", kind_title(kind),
              a.head == "all" ? ", all layers and heads" : "", bytes.size());
 }
 
@@ -224,11 +261,20 @@ void print_contents(const Arguments& a, const Trace& trace) {
   fmt::print("{}\n", a.format == "json" ? trace_contents_json(trace) : terminal_contents(trace));
 }
 
-void write_json(const Arguments& a, const Trace& trace) {
+std::string json_text(const Arguments& a, const Trace& trace) {
   std::vector<HeatMap> maps;
-  for (AttentionKind kind : kinds_of(a, trace))
-    for (HeatMap& map : maps_of(a, trace, kind)) maps.push_back(std::move(map));
-  const std::string text = heat_maps_json(maps);
+  std::vector<PatternGrid> grids;
+  for (AttentionKind kind : kinds_of(a, trace)) {
+    if (a.patterns)
+      grids.push_back(patterns_of(a, trace, kind));
+    else
+      for (HeatMap& map : maps_of(a, trace, kind)) maps.push_back(std::move(map));
+  }
+  return a.patterns ? patterns_json(grids) : heat_maps_json(maps);
+}
+
+void write_json(const Arguments& a, const Trace& trace) {
+  const std::string text = json_text(a, trace);
   if (a.out.empty())
     fmt::print("{}\n", text);
   else
@@ -244,8 +290,10 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
       if (useless && command.count(flag) > 0) throw UsageError(std::string(flag) + " " + why);
   };
   refuse(!a.load.empty(), {"--model", "--beam"}, "goes with a TEXT: --trace runs no model");
-  refuse(a.contents, {"--kind", "--layer", "--head", "--query", "--scale", "--width"},
+  refuse(a.contents, {"--kind", "--layer", "--head", "--query", "--scale", "--width", "--method"},
          "does not go with --contents, which lists all there is");
+  refuse(a.patterns, {"--head", "--query", "--scale", "--lines", "--contents", "--method"},
+         "does not go with --patterns, which names every head's pattern");
   refuse(a.contents && is_figure(a), {"--contents"}, "goes with --format term or json");
   refuse(a.contents || a.format == "term", {"-o"}, "goes with --format svg, png, pdf or json");
   refuse(!is_figure(a), {"--lines", "--inches", "--transparent"}, "goes with --format svg, png or pdf");
@@ -278,7 +326,9 @@ void view(const CLI::App& command, const Arguments& a) {
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
-    throw UsageError("figures, JSON and --save-trace take one TEXT at a time");
+    throw UsageError("figures, JSON and --save-trace take one TEXT and one --method at a time");
+  if (!a.save.empty() && a.methods.front() != "weights")
+    throw UsageError("--save-trace saves weights, from which --method rollout can be read off again");
   if (!a.save.empty()) save_trace(all.front(), a.save);
   try {
     show(a, all);
@@ -295,6 +345,14 @@ void add_looks(CLI::App& command, Arguments& a) {
   command.add_option("-o,--out", a.out, "File for a figure or JSON (default: attention-KIND.FORMAT; JSON is printed)")
       ->type_name("FILE");
   command
+      .add_option(
+          "--method", a.methods,
+          "weights; norms: the size of what each key contributes; rollout: weights followed through all layers; "
+          "or several with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"weights", "norms", "rollout"}))
+      ->capture_default_str();
+  command
       .add_option("--scale", a.scale,
                   "Colours: linear 0 to 1, lift over uniform attention, log; auto: linear up to 64 keys")
       ->check(CLI::IsMember({"auto", "linear", "lift", "log"}))
@@ -307,6 +365,8 @@ void add_looks(CLI::App& command, Arguments& a) {
       ->check(between(1, 100))
       ->capture_default_str();
   command.add_flag("--lines", a.lines, "Figure of lines between queries and keys instead of a matrix");
+  command.add_flag("--patterns", a.patterns,
+                   "Name every head's pattern, with its score; with --layer all scores of that layer");
   command.add_flag("--contents", a.contents, "Only list which layers and heads there are");
   command.add_flag("--transparent", a.transparent, "Figure without a white ground");
 }
@@ -334,7 +394,9 @@ void add_view(CLI::App& program) {
   add_threads_option(command);
   set_example(command,
               "  regard view thought\n"
-              "  regard view thought --kind cross --head mean --format svg -o thought.svg");
+              "  regard view thought --kind cross --head mean --format svg -o thought.svg\n"
+              "  regard view thought --patterns\n"
+              "  regard view thought --kind cross --method weights,norms,rollout");
   command.callback([a, &command] { view(command, *a); });
 }
 

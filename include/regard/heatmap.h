@@ -44,7 +44,8 @@ struct HeatMap {
   Tensor<std::uint8_t> visible;  // [q_len, kv_len], 1 = may attend
   Scale scale = Scale::linear;   // never automatic
   std::vector<Index> seen;       // [q_len], visible keys of each row
-  std::string sums;              // "each row sums to 1", or between what they do
+  MapQuantity quantity = MapQuantity::weights;
+  std::string sums;  // "each row sums to 1", or between what they do
 
   Index q_len() const { return queries.size(); }
   Index kv_len() const { return keys.size(); }

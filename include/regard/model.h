@@ -45,9 +45,18 @@ std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector
 ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
                              const DecodingOptions& options);
 
+struct TraceOptions {
+  bool weights = true;  // else only what is linear in the lengths: patterns and entropies
+  // norms: shares of each row's summed sizes; in cross-attention the residual
+  // takes part in the sum of all heads together.
+  MapQuantity quantity = MapQuantity::weights;
+};
+
 // Runs the model on one text and its answer and records every layer, head and
-// kind of attention. `output` are target ids without begin and end; the last
+// kind of attention; patterns are named by observers in the same pass. Throws
+// ArgumentError for norms or rollout without weights. `output` are target ids without begin and end; the last
 // row of the decoder's maps is the one that produced the end.
-Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output);
+Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output,
+                   const TraceOptions& options = {});
 
 }  // namespace regard

@@ -3,6 +3,8 @@
 // Source: Vaswani et al., "Attention is all you need", 2017.
 #pragma once
 
+#include <functional>
+
 #include "regard/attend.h"
 #include "regard/layers.h"
 
@@ -20,13 +22,6 @@ struct KeyValueCache {
   void select(std::span<const Index> rows);
 };
 
-// What one attention layer saw, when asked for.
-template <class T>
-struct HeadWeights {
-  Tensor<T> weights;  // [batch, heads, q_len, kv_len], before dropout
-  Tensor<T> entropy;  // [batch, heads, q_len], nats
-};
-
 struct MultiHeadConfig {
   Index model_dim = 0;
   Index heads = 0;
@@ -35,12 +30,43 @@ struct MultiHeadConfig {
   bool bias = true;      // on all four projections
 };
 
+template <class T>
+class MultiHeadAttention;
+
+// One attention layer as it ran, when asked for: what was observed of its
+// weights (regard/observe.h), and the values around them, which keep their
+// gradients after a backward pass.
+template <class T>
+struct HeadWeights : BasicObservations<T> {
+  // Not in cached steps.
+  const MultiHeadAttention<T>* layer = nullptr;
+  Var<T> key_value;  // [batch, kv_len, 2 * kv_heads * head_dim]: keys, then values
+  Var<T> context;    // [batch, q_len, heads * head_dim]: what the heads give, before the output projection
+  // By encoder and decoder layers: the sub-layer's input, which joins its output,
+  // and the norm behind the sum (post-norm only).
+  Var<T> residual;
+  const LayerNorm<T>* norm = nullptr;
+};
+
+// What heads give, for experiments that change it.
+template <class T>
+struct HeadContext {
+  Tensor<T>& context;          // [batch, q_len, heads * head_dim], to be changed
+  const Tensor<T>& key_value;  // [batch, kv_len, 2 * kv_heads * head_dim]: keys, then values
+  const Tensor<T>& weights;    // [batch, heads, q_len, kv_len]
+  const MultiHeadConfig& heads;
+};
+
 // Everything a call may add to q, k and v.
 template <class T>
 struct AttentionCall {
   Mask mask = {};
   QueryStart q_start = {};
-  HeadWeights<T>* seen = nullptr;  // filled in when given; the output stays the same
+  HeadWeights<T>* seen = nullptr;                        // filled in when given; the output stays the same
+  Observe observe = {.entropy = true, .weights = true};  // what `seen` gets of the weights
+  // Called before the output projection. Such a call has no way back: it throws
+  // ArgumentError on a tape that records, and in cached steps.
+  std::function<void(const HeadContext<T>&)> change = {};
 };
 
 template <class T>

@@ -52,6 +52,13 @@ struct MapSize {
   Index columns = 64;
 };
 
+// Segments of both axes, such as sentences: segment s covers [rows[s], rows[s + 1])
+// of the queries, and the keys alike. Each begins with 0, ends with the length
+// and never falls; a segment may be empty.
+struct SegmentBounds {
+  std::vector<Index> rows, keys;
+};
+
 // Offsets query position - key from `first` to `last`, both included. Left
 // out: the smallest and the largest that a pair of any batch entry has, which
 // are q_start - (kv_len - 1) and q_start + q_len - 1. With the default q_start:
@@ -79,6 +86,8 @@ struct Observe {
   // the sum and the largest of the weights in each. See pyramid().
   std::optional<MapSize> pooled_sum = {};
   std::optional<MapSize> pooled_max = {};
+  // Weight between segments, [batch, q_heads, row segments, key segments].
+  std::optional<SegmentBounds> segment_sum = {};
   // Weight at each offset, [batch, q_heads, offsets], smallest offset first.
   std::optional<OffsetRange> diagonals = {};
   bool weights = false;                    // [batch, q_heads, q_len, kv_len]: quadratic memory, by request only
@@ -92,7 +101,7 @@ struct BasicObservations {
   Tensor<Index> top_keys;
   Tensor<T> top_weights;
   Tensor<T> key_mass;
-  Tensor<T> pooled_sum, pooled_max;
+  Tensor<T> pooled_sum, pooled_max, segment_sum;
   Tensor<T> diagonal_mass;
   Index first_offset = 0;  // offset of diagonal_mass's first entry
   Tensor<T> weights;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "regard/dataset.h"
+#include "regard/trace.h"
 #include "regard/transformer.h"
 
 namespace regard {
@@ -21,10 +23,34 @@ struct Seq2SeqConfig {
   Index max_length = 256;  // of either side; longer input is refused
 };
 
-// What one run's attention looked like, one entry a layer.
+// One of the model's attention layers.
+struct AttentionPlace {
+  AttentionKind kind = AttentionKind::encoder;
+  Index layer = 0;
+  bool operator==(const AttentionPlace&) const = default;
+};
+
+// What to look at in one run, and what was seen, one entry a layer. In
+// cross-attention, query i counts as standing beside key i.
 template <class T>
 struct SeenAttention {
-  std::vector<HeadWeights<T>> encoder, decoder, cross;
+  struct {
+    Observe encoder = {.entropy = true, .weights = true};
+    Observe decoder = {.entropy = true, .weights = true};
+    Observe cross = {.entropy = true, .weights = true};
+  } asked = {};
+  std::vector<HeadWeights<T>> encoder = {}, decoder = {}, cross = {};
+};
+
+// An experiment: called for every attention layer with what its heads give, to
+// change it (see AttentionCall::change).
+template <class T>
+using HeadChange = std::function<void(const AttentionPlace&, const HeadContext<T>&)>;
+
+template <class T>
+struct Inspection {
+  SeenAttention<T>* seen = nullptr;
+  HeadChange<T> change = {};
 };
 
 // Target embeddings double as output weights. Embeddings start as N(0, 1 /
@@ -40,10 +66,10 @@ class Seq2Seq {
 
   // source [batch, seq] padded with Vocabulary::pad -> memory [batch, seq,
   // model_dim]. Padding is hidden; a row gives the same as alone.
-  Var<T> encode(Tape<T>& tape, const Tensor<std::int64_t>& source, SeenAttention<T>* seen = nullptr);
+  Var<T> encode(Tape<T>& tape, const Tensor<std::int64_t>& source, const Inspection<T>& inspection = {});
   // input [batch, len] -> logits [batch, len, target vocabulary].
   Var<T> decode(Tape<T>& tape, const Var<T>& memory, const Tensor<std::int64_t>& source,
-                const Tensor<std::int64_t>& input, SeenAttention<T>* seen = nullptr);
+                const Tensor<std::int64_t>& input, const Inspection<T>& inspection = {});
 
   // Decoding with caches: one row per hypothesis.
   struct State {

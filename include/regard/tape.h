@@ -44,21 +44,30 @@ template <class T>
 using Var = std::shared_ptr<Node<T>>;
 
 // One forward pass and its way back. With `training` off nothing is recorded
-// and dropout does nothing.
+// and dropout does nothing; differentiating() records without dropout.
 template <class T>
 class Tape {
  public:
   // `seed` names the dropout masks of this pass: same seed, same masks.
-  explicit Tape(bool training = false, std::uint64_t seed = 0) : training_(training), seed_(seed) {}
+  explicit Tape(bool training = false, std::uint64_t seed = 0)
+      : recording_(training), dropping_(training), seed_(seed) {}
 
-  bool training() const { return training_; }
+  // For gradients of what a model answers, instead of what it is trained on.
+  static Tape differentiating() {
+    Tape tape(true);
+    tape.dropping_ = false;
+    return tape;
+  }
+
+  bool recording() const { return recording_; }
+  bool dropping() const { return dropping_; }
   Var<T> node(Tensor<T> value) const { return std::make_shared<Node<T>>(std::move(value)); }
   // A fresh seed for one dropout; counts up, so a pass draws the same again.
   std::uint64_t next_seed() { return seed_ * 0x9E3779B97F4A7C15u + ++dropouts_; }
 
   // `backward` adds to the gradients of its inputs; called in reverse order.
   void record(std::function<void()> backward) {
-    if (training_) steps_.push_back(std::move(backward));
+    if (recording_) steps_.push_back(std::move(backward));
   }
   // Starts from d(loss)/d(output) = `gradient` and runs everything back; each
   // step is dropped once it ran, so memory shrinks on the way.
@@ -72,7 +81,7 @@ class Tape {
   }
 
  private:
-  bool training_;
+  bool recording_, dropping_;
   std::uint64_t seed_;
   std::uint64_t dropouts_ = 0;
   std::vector<std::function<void()>> steps_;

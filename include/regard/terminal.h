@@ -44,6 +44,11 @@ std::string terminal_heat_grid(const HeatGrid& grid, const TerminalOptions& opti
 // Plain text as lines of at most `width` columns.
 std::string terminal_wrapped(const std::string& text, int width);
 
+// Rows of cells, the first of them headings: columns two apart, the first flush
+// left, the others right. Where that is wider than `width`, a paragraph a row:
+// "first: heading value, heading value".
+std::string terminal_table(const std::vector<std::vector<std::string>>& rows, int width);
+
 // What a trace holds, one line for layers of one kind and shape:
 // "cross-attention: layers 0 to 3, 4 heads, 8 queries × 9 keys".
 std::string terminal_contents(const Trace& trace);

@@ -8,9 +8,10 @@
 
 namespace regard {
 
-// {"maps": [{"title", "name", "caption", "scale", "queries", "keys", "weights",
-// "strongest", "focus"}, ...]}: labels as shown, without indices; weights are
-// rows of numbers with null where the mask hides or the value is not a number.
+// {"maps": [{"title", "name", "caption", "quantity", "scale", "queries", "keys",
+// "weights", "strongest", "focus"}, ...]}: labels as shown, without indices;
+// quantity is weights, norms or rollout, and whatever it is, "weights" are rows of numbers with null where the mask
+// hides or the value is not a number.
 std::string heat_maps_json(const std::vector<HeatMap>& maps);
 std::string heat_grid_json(const HeatGrid& grid);
 

@@ -50,19 +50,14 @@ void rank_keys(const PlainRow<T>& row, Index at, Index count, BasicObservations<
   }
 }
 
-// The cell whose part [c * length / cells, (c + 1) * length / cells) holds `at`.
-Index cell_that_holds(Index at, Index length, Index cells) {
-  Index cell = 0;
-  while ((cell + 1) * length / cells <= at) ++cell;
-  return cell;
-}
-
 template <class T, class Join>
-void pool_row(const PlainRow<T>& row, const Sizes& sizes, const MapSize& size, Tensor<T>& map, Join join) {
-  const Index head = row.b * sizes.q_heads + row.h, cell_row = cell_that_holds(row.i, sizes.q_len, size.rows);
-  for (Index c = 0; c < size.columns; ++c) {
-    T& cell = map[(head * size.rows + cell_row) * size.columns + c];
-    for (Index j = c * sizes.kv_len / size.columns; j < (c + 1) * sizes.kv_len / size.columns; ++j)
+void pool_row(const PlainRow<T>& row, const Sizes& sizes, const SegmentBounds& bounds, Tensor<T>& map, Join join) {
+  const auto rows = static_cast<Index>(bounds.rows.size()) - 1, columns = static_cast<Index>(bounds.keys.size()) - 1;
+  const Index head = row.b * sizes.q_heads + row.h, cell_row = cell_that_holds(bounds.rows, row.i);
+  for (Index c = 0; c < columns; ++c) {
+    T& cell = map[(head * rows + cell_row) * columns + c];
+    const auto at = static_cast<std::size_t>(c);
+    for (Index j = bounds.keys[at]; j < bounds.keys[at + 1]; ++j)
       cell = join(cell, row.weights[static_cast<std::size_t>(j)]);
   }
 }
@@ -97,6 +92,9 @@ void start_observations(const BasicAttendOptions<T>& options, const Sizes& sizes
   if (observe.key_mass) result.key_mass = Tensor<T>({b, h, sizes.kv_len});
   if (const auto& size = observe.pooled_sum) result.pooled_sum = Tensor<T>({b, h, size->rows, size->columns});
   if (const auto& size = observe.pooled_max) result.pooled_max = Tensor<T>({b, h, size->rows, size->columns});
+  if (const auto& bounds = observe.segment_sum)
+    result.segment_sum =
+        Tensor<T>({b, h, static_cast<Index>(bounds->rows.size()) - 1, static_cast<Index>(bounds->keys.size()) - 1});
   if (!observe.diagonals) return;
   const Offsets offsets = offsets_of(*observe.diagonals, sizes, options.q_start);
   result.diagonal_mass = Tensor<T>({b, h, offsets.count});
@@ -113,8 +111,10 @@ void observe_plain_row(const BasicAttendOptions<T>& options, const Sizes& sizes,
   for (Index j = 0; j < sizes.kv_len && observe.distance; ++j)
     result.distance[at] += row.weights[static_cast<std::size_t>(j)] * static_cast<T>(std::abs(query - j));
   if (observe.top_k > 0) rank_keys(row, at, observe.top_k, result);
-  if (observe.pooled_sum) pool_row(row, sizes, *observe.pooled_sum, result.pooled_sum, [](T a, T b) { return a + b; });
-  if (observe.pooled_max) pool_row(row, sizes, *observe.pooled_max, result.pooled_max, larger<T>);
+  const auto add = [](T a, T b) { return a + b; };
+  if (observe.pooled_sum) pool_row(row, sizes, bounds_of(*observe.pooled_sum, sizes), result.pooled_sum, add);
+  if (observe.pooled_max) pool_row(row, sizes, bounds_of(*observe.pooled_max, sizes), result.pooled_max, larger<T>);
+  if (observe.segment_sum) pool_row(row, sizes, *observe.segment_sum, result.segment_sum, add);
   if (observe.key_mass || observe.diagonals) add_to_keys(options, sizes, row, result);
 }
 

@@ -50,6 +50,13 @@ void check_map(const char* call, const char* name, const std::optional<MapSize>&
                      " cells must be at least 1 x 1 and at most 2^31 on an axis");
 }
 
+void check_bounds(const char* call, const char* axis, const std::vector<Index>& bounds, Index length) {
+  if (bounds.size() < 2 || bounds.front() != 0 || bounds.back() != length ||
+      !std::is_sorted(bounds.begin(), bounds.end()))
+    refuse(call, std::string("segment_sum's bounds of the ") + axis + " must rise from 0 to " + text(length) +
+                     ", got " + shape_text(bounds));
+}
+
 void check_observe(const char* call, const Sizes& sizes, const OptionFacts& facts) {
   const Observe& observe = *facts.observe;
   for (const Rectangle& want : observe.rectangles) check_rectangle(call, sizes, want);
@@ -64,6 +71,10 @@ void check_observe(const char* call, const Sizes& sizes, const OptionFacts& fact
   }
   check_map(call, "pooled_sum", observe.pooled_sum);
   check_map(call, "pooled_max", observe.pooled_max);
+  if (const auto& bounds = observe.segment_sum) {
+    check_bounds(call, "queries", bounds->rows, sizes.q_len);
+    check_bounds(call, "keys", bounds->keys, sizes.kv_len);
+  }
   if (!observe.diagonals) return;
   constexpr Index farthest = Index{1} << 61;
   for (const auto& end : {observe.diagonals->first, observe.diagonals->last})

@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "model/model_json.h"
+#include "regard/contributions.h"
 #include "regard/error.h"
 #include "regard/file.h"
+#include "regard/rollout.h"
 #include "regard/safetensors.h"
 
 namespace regard {
@@ -212,16 +214,65 @@ ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& qu
 
 namespace {
 
-// [1, heads, q, k] without the batch axis.
-AttentionMap map_of(AttentionKind kind, std::size_t layer, HeadWeights<float>&& seen) {
-  AttentionMap map;
-  map.kind = kind;
-  map.layer = static_cast<Index>(layer);
-  map.weights = std::move(seen.weights);
-  map.weights.reshape({map.weights.size(1), map.weights.size(2), map.weights.size(3)});
-  map.entropy = std::move(seen.entropy);
-  map.entropy.reshape({map.entropy.size(1), map.entropy.size(2)});
+// [1, ...] without the batch axis.
+template <class T>
+Tensor<T> first_of_batch(Tensor<T>&& x) {
+  if (x.rank() > 1) x.reshape(Shape(x.shape().begin() + 1, x.shape().end()));
+  return std::move(x);
+}
+
+// What patterns are named from, and the weights if wanted.
+Observe asked_of(const PatternSetting& setting, bool weights) {
+  constexpr Index window = PatternOptions{}.window;
+  return {.entropy = true,
+          .distance = true,
+          .top_k = 1,
+          .key_mass = QueryRange{},
+          .segment_sum = SegmentBounds{setting.q_bounds, setting.kv_bounds},
+          .diagonals = OffsetRange{-window, window},
+          .weights = weights};
+}
+
+// Rows of `keys` as shares of their sum and what else takes part.
+void share_rows(Tensor<float>& rows, Index keys, const Tensor<float>* others = nullptr) {
+  for (Index row = 0; row < rows.count() / std::max<Index>(1, keys); ++row) {
+    float* values = rows.data() + row * keys;
+    const double sum = std::accumulate(values, values + keys, others ? static_cast<double>((*others)[row]) : 0.0);
+    for (Index key = 0; key < keys && sum > 0; ++key) values[key] = static_cast<float>(values[key] / sum);
+  }
+}
+
+// A layer's contribution norms in the place of its weights.
+AttentionMap norm_map(const AttentionPlace& place, const HeadWeights<float>& seen) {
+  const bool self = place.kind != AttentionKind::cross;
+  Contributions<float> norms = contribution_norms(seen, self);
+  const Index keys = norms.joint.size(2);
+  share_rows(norms.heads, keys);
+  share_rows(norms.joint, keys, self ? nullptr : &norms.residual);
+  AttentionMap map{.kind = place.kind, .layer = place.layer};
+  map.weights = first_of_batch(std::move(norms.heads));
+  map.joint = first_of_batch(std::move(norms.joint));
   return map;
+}
+
+AttentionMap map_of(const AttentionPlace& place, HeadWeights<float>&& seen, const PatternSetting& setting) {
+  AttentionMap map{.kind = place.kind, .layer = place.layer};
+  seen.top_weights.reshape(seen.entropy.shape());
+  const HeadObservations observed{
+      first_of_batch(std::move(seen.diagonal_mass)), first_of_batch(std::move(seen.key_mass)),
+      first_of_batch(std::move(seen.distance)),      first_of_batch(Tensor<float>(seen.entropy)),
+      first_of_batch(std::move(seen.top_weights)),   first_of_batch(std::move(seen.segment_sum))};
+  map.patterns = name_patterns(observed, setting);
+  map.entropy = first_of_batch(std::move(seen.entropy));
+  map.weights = first_of_batch(std::move(seen.weights));
+  return map;
+}
+
+void add_maps(Trace& trace, AttentionKind kind, std::vector<HeadWeights<float>>& seen, const PatternSetting& setting) {
+  for (std::size_t layer = 0; layer < seen.size(); ++layer)
+    trace.maps.push_back(trace.quantity == MapQuantity::norms
+                             ? norm_map({kind, static_cast<Index>(layer)}, seen[layer])
+                             : map_of({kind, static_cast<Index>(layer)}, std::move(seen[layer]), setting));
 }
 
 Tensor<std::uint8_t> lower_triangle(Index length) {
@@ -232,9 +283,14 @@ Tensor<std::uint8_t> lower_triangle(Index length) {
 
 }  // namespace
 
-Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output) {
+Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output,
+                   const TraceOptions& options) {
+  if (options.quantity != MapQuantity::weights && !options.weights)
+    throw ArgumentError(std::string("record_trace: ") + quantity_title(options.quantity) + " need the weights");
+  if (options.quantity == MapQuantity::rollout) return rollout_trace(record_trace(model, text, output));
   Trace trace;
   trace.model = model.name;
+  trace.quantity = options.quantity;
   trace.source = source_symbols(text, model.words);
   if (trace.source.empty()) throw ArgumentError("record_trace: the text is empty");
   std::vector<std::int64_t> input{Vocabulary::begin}, produced = output;
@@ -243,19 +299,23 @@ Trace record_trace(const Model& model, const std::string& text, const std::vecto
   trace.target = model.target_symbols(input);
   trace.produced = model.target_symbols(produced);
 
+  const PatternSetting encoder = pattern_setting(trace, AttentionKind::encoder),
+                       cross = pattern_setting(trace, AttentionKind::cross);
+  PatternSetting decoder = pattern_setting(trace, AttentionKind::decoder);
+  decoder.visible = [&decoder](Index query, std::uint8_t* visible) {
+    for (Index key = 0; key < decoder.kv_len; ++key) visible[key] = key <= query;
+  };
+  SeenAttention<float> seen{.asked = {asked_of(encoder, options.weights), asked_of(decoder, options.weights),
+                                      asked_of(cross, options.weights)}};
   Tape<float> tape;
-  SeenAttention<float> seen;
   const auto source = padded_ids({model.source_ids(text)});
-  const auto memory = model.network->encode(tape, source, &seen);
-  model.network->decode(tape, memory, source, padded_ids({input}), &seen);
-  for (std::size_t layer = 0; layer < seen.encoder.size(); ++layer)
-    trace.maps.push_back(map_of(AttentionKind::encoder, layer, std::move(seen.encoder[layer])));
-  for (std::size_t layer = 0; layer < seen.decoder.size(); ++layer) {
-    trace.maps.push_back(map_of(AttentionKind::decoder, layer, std::move(seen.decoder[layer])));
-    trace.maps.back().visible = lower_triangle(static_cast<Index>(input.size()));
-  }
-  for (std::size_t layer = 0; layer < seen.cross.size(); ++layer)
-    trace.maps.push_back(map_of(AttentionKind::cross, layer, std::move(seen.cross[layer])));
+  const auto memory = model.network->encode(tape, source, {&seen});
+  model.network->decode(tape, memory, source, padded_ids({input}), {&seen});
+  add_maps(trace, AttentionKind::encoder, seen.encoder, encoder);
+  add_maps(trace, AttentionKind::decoder, seen.decoder, decoder);
+  for (AttentionMap& map : trace.maps)
+    if (map.kind == AttentionKind::decoder && options.weights) map.visible = lower_triangle(decoder.q_len);
+  add_maps(trace, AttentionKind::cross, seen.cross, cross);
   return trace;
 }
 

@@ -15,9 +15,24 @@ Mask source_mask(const Tensor<std::int64_t>& source) {
   return padding(source.view<2>(), Vocabulary::pad);
 }
 
+// The part of an inspection that concerns one layer.
 template <class T>
-HeadWeights<T>* place_for(std::vector<HeadWeights<T>>* list) {
-  return list ? &list->emplace_back() : nullptr;
+void inspect(AttentionCall<T>& call, const AttentionPlace& place, const Inspection<T>& inspection) {
+  if (inspection.change)
+    call.change = [&inspection, place](const HeadContext<T>& heads) { inspection.change(place, heads); };
+  SeenAttention<T>* seen = inspection.seen;
+  if (!seen) return;
+  switch (place.kind) {
+    case AttentionKind::encoder:
+      call.observe = seen->asked.encoder;
+      call.seen = &seen->encoder.emplace_back();
+      break;
+    case AttentionKind::decoder:
+      call.observe = seen->asked.decoder;
+      call.seen = &seen->decoder.emplace_back();
+      break;
+    case AttentionKind::cross: call.observe = seen->asked.cross; call.seen = &seen->cross.emplace_back();
+  }
 }
 
 }  // namespace
@@ -58,12 +73,12 @@ Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learn
 }
 
 template <class T>
-Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const Tensor<std::int64_t>& source, SeenAttention<T>* seen) {
+Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const Tensor<std::int64_t>& source, const Inspection<T>& inspection) {
   auto x = embed(tape, source_embedding_, source_positions_, source, 0);
   AttentionCall<T> call{.mask = source_mask(source)};
-  for (auto& layer : encoder_) {
-    call.seen = place_for(seen ? &seen->encoder : nullptr);
-    x = layer->forward(tape, x, call);
+  for (std::size_t i = 0; i < encoder_.size(); ++i) {
+    inspect(call, {AttentionKind::encoder, static_cast<Index>(i)}, inspection);
+    x = encoder_[i]->forward(tape, x, call);
   }
   return config_.layer.norm == NormPlace::pre ? encoder_norm_.forward(tape, x) : x;
 }
@@ -76,13 +91,13 @@ Var<T> Seq2Seq<T>::logits(Tape<T>& tape, const Var<T>& x) {
 
 template <class T>
 Var<T> Seq2Seq<T>::decode(Tape<T>& tape, const Var<T>& memory, const Tensor<std::int64_t>& source,
-                          const Tensor<std::int64_t>& input, SeenAttention<T>* seen) {
+                          const Tensor<std::int64_t>& input, const Inspection<T>& inspection) {
   auto x = embed(tape, target_embedding_, target_positions_, input, 0);
-  AttentionCall<T> self{.mask = causal()}, cross{.mask = source_mask(source)};
-  for (auto& layer : decoder_) {
-    self.seen = place_for(seen ? &seen->decoder : nullptr);
-    cross.seen = place_for(seen ? &seen->cross : nullptr);
-    x = layer->forward(tape, x, memory, self, cross);
+  AttentionCall<T> self{.mask = causal()}, cross{.mask = source_mask(source), .q_start = top_left()};
+  for (std::size_t i = 0; i < decoder_.size(); ++i) {
+    inspect(self, {AttentionKind::decoder, static_cast<Index>(i)}, inspection);
+    inspect(cross, {AttentionKind::cross, static_cast<Index>(i)}, inspection);
+    x = decoder_[i]->forward(tape, x, memory, self, cross);
   }
   return logits(tape, x);
 }

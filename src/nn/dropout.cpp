@@ -63,7 +63,7 @@ Tensor<T> sum_with_dropped(const Tensor<T>& x, const Tensor<T>& branch, const Ke
 
 template <class T>
 Var<T> dropout(Tape<T>& tape, const Var<T>& x, double p) {
-  if (!tape.training() || p == 0) return x;
+  if (!tape.dropping() || p == 0) return x;
   const Kept kept = draw(x->value.count(), p, tape.next_seed());
   auto y = tape.node(Tensor<T>::uninitialised(x->value.shape()));
   drop_elements(x->value, kept, p, {y->value.data(), false});
@@ -77,7 +77,7 @@ template <class T>
 Var<T> add_residual(Tape<T>& tape, const Var<T>& x, const Var<T>& branch, double p) {
   if (x->value.shape() != branch->value.shape())
     throw ArgumentError("add_residual: " + x->value.text() + " and " + branch->value.text() + " differ");
-  const Kept kept = tape.training() && p > 0 ? draw(x->value.count(), p, tape.next_seed()) : nullptr;
+  const Kept kept = tape.dropping() && p > 0 ? draw(x->value.count(), p, tape.next_seed()) : nullptr;
   auto y = tape.node(sum_with_dropped(x->value, branch->value, kept, p));
   tape.record([x, branch, y, kept, p] {
     if (y->gradient.empty()) return;

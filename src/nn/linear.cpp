@@ -100,7 +100,7 @@ Var<T> Linear<T>::forward(Tape<T>& tape, const Var<T>& x, Activation activation)
   detail::multiply(as_matrix(x->value), w, Matrix<T>{y->value.data(), row_count(y->value), out()});
   const auto before = std::make_shared<Tensor<T>>();
   const bool smooth = activation == Activation::gelu || activation == Activation::gelu_tanh;
-  const bool keep = smooth && tape.training();
+  const bool keep = smooth && tape.recording();
   if (keep) *before = Tensor<T>::uninitialised(y->value.shape());
   add_bias_and_activate(y->value, bias.value, activation, keep ? before.get() : nullptr);
   tape.record([this, x, y, activation, before, w] {

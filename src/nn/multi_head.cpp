@@ -63,15 +63,22 @@ BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, do
   BasicAttendOptions<T> options;
   options.mask = call.mask;
   options.q_start = call.q_start;
-  if (tape.training() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
-  options.observe.lse = tape.training();
-  options.observe.weights = options.observe.entropy = call.seen != nullptr;
+  if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
+  if (call.seen) options.observe = call.observe;
+  if (call.change) options.observe.weights = true;
+  if (tape.recording()) options.observe.lse = true;
   return options;
 }
 
+// Hands a result to whoever looks in or changes it. `context` is the heads' output.
 template <class T>
-void take_weights(const AttentionCall<T>& call, BasicAttendResult<T>& result) {
-  if (call.seen) *call.seen = {std::move(result.weights), std::move(result.entropy)};
+void show(const AttentionCall<T>& call, const BasicAttendResult<T>& result, const Var<T>& key_value,
+          const Var<T>& context, const MultiHeadConfig& config) {
+  if (call.change) call.change({context->value, key_value->value, result.weights, config});
+  if (!call.seen) return;
+  static_cast<BasicObservations<T>&>(*call.seen) = result;
+  call.seen->key_value = key_value;
+  call.seen->context = context;
 }
 
 // Attention between projected queries and projected keys and values, on the
@@ -91,7 +98,7 @@ Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   const auto options = options_of(tape, call, config.dropout);
   const auto x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
   auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
-  take_weights(call, result);
+  show(call, result, kv, out, config);
   const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
   tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim] {
     if (out->gradient.empty()) return;
@@ -142,7 +149,10 @@ void check_cache(const char* call, const KeyValueCache<T>& cache, const Tensor<T
 }
 
 template <class T>
-void check_step_input(const char* call, const Tensor<T>& x, const MultiHeadConfig& config) {
+void check_step_input(const char* call, const Tensor<T>& x, const MultiHeadConfig& config,
+                      const AttentionCall<T>& attention) {
+  if (attention.change)
+    throw ArgumentError(std::string(call) + ": heads are changed in whole passes only, not in steps");
   if (x.rank() != 3 || x.size(2) != config.model_dim)
     throw ArgumentError(std::string(call) + ": x " + x.text() + " must be [batch, tokens, " +
                         std::to_string(config.model_dim) + "]");
@@ -193,7 +203,10 @@ Var<T> MultiHeadAttention<T>::self(Tape<T>& tape, const Var<T>& x, const Attenti
 template <class T>
 Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
                                     const AttentionCall<T>& call) {
+  if (call.change && tape.recording())
+    throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
+  if (call.seen) call.seen->layer = this;
   return output.forward(tape, attend_heads(tape, config, q, kv, call));
 }
 
@@ -226,7 +239,12 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   auto result =
       run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
           filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options_of(tape, call, 0.0));
-  take_weights(call, result);
+  if (call.seen) {
+    static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
+    call.seen->layer = nullptr;
+    call.seen->key_value = nullptr;
+    call.seen->context = out;
+  }
   return out;
 }
 
@@ -256,7 +274,7 @@ template <class T>
 Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache,
                                         const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::self_step";
-  check_step_input(name, x->value, config);
+  check_step_input(name, x->value, config, call);
   const bool first_use = cache.keys.rank() != 3 && cache.length == 0;
   if (!first_use) check_cache(name, cache, x->value, config);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
@@ -280,7 +298,7 @@ template <class T>
 Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const KeyValueCache<T>& memory,
                                          const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::cross_step";
-  check_step_input(name, x->value, config);
+  check_step_input(name, x->value, config, call);
   check_cache(name, memory, x->value, config);
   return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
 }

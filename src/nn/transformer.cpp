@@ -7,11 +7,20 @@ MultiHeadConfig attention_config(const LayerConfig& config) {
   return {.model_dim = config.model_dim, .heads = config.heads, .dropout = config.attention_dropout};
 }
 
-// One sub-layer with its residual and norm, in either place.
+// What an attention's sub-layer adds to what is seen of it.
+template <class T>
+void show_sublayer(const AttentionCall<T>& call, const LayerConfig& config, const LayerNorm<T>& norm, const Var<T>& x) {
+  if (!call.seen) return;
+  call.seen->residual = x;
+  call.seen->norm = config.norm == NormPlace::post ? &norm : nullptr;
+}
+
+// One sub-layer with its residual and norm, in either place. `branch` is given
+// what it reads, and the x that its result joins.
 template <class T, class F>
 Var<T> sublayer(Tape<T>& tape, const LayerConfig& config, LayerNorm<T>& norm, const Var<T>& x, F branch) {
-  if (config.norm == NormPlace::pre) return add_residual(tape, x, branch(norm.forward(tape, x)), config.dropout);
-  return norm.forward(tape, add_residual(tape, x, branch(x), config.dropout));
+  if (config.norm == NormPlace::pre) return add_residual(tape, x, branch(norm.forward(tape, x), x), config.dropout);
+  return norm.forward(tape, add_residual(tape, x, branch(x, x), config.dropout));
 }
 
 }  // namespace
@@ -26,10 +35,12 @@ EncoderLayer<T>::EncoderLayer(const std::string& name, const LayerConfig& given,
 
 template <class T>
 Var<T> EncoderLayer<T>::forward(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
-  const auto attended =
-      sublayer(tape, config, attention_norm, x, [&](const Var<T>& y) { return attention.self(tape, y, call); });
+  const auto attended = sublayer(tape, config, attention_norm, x, [&](const Var<T>& y, const Var<T>& residual) {
+    show_sublayer(call, config, attention_norm, residual);
+    return attention.self(tape, y, call);
+  });
   return sublayer(tape, config, feed_forward_norm, attended,
-                  [&](const Var<T>& y) { return feed_forward.forward(tape, y); });
+                  [&](const Var<T>& y, const Var<T>&) { return feed_forward.forward(tape, y); });
 }
 
 template <class T>
@@ -56,22 +67,29 @@ Var<T> DecoderLayer<T>::run(Tape<T>& tape, const Var<T>& x, SelfF attend_self, C
   const auto own = sublayer(tape, config, self_norm, x, attend_self);
   const auto crossed = sublayer(tape, config, cross_norm, own, attend_cross);
   return sublayer(tape, config, feed_forward_norm, crossed,
-                  [&](const Var<T>& y) { return feed_forward.forward(tape, y); });
+                  [&](const Var<T>& y, const Var<T>&) { return feed_forward.forward(tape, y); });
 }
 
 template <class T>
 Var<T> DecoderLayer<T>::forward(Tape<T>& tape, const Var<T>& x, const Var<T>& memory, const AttentionCall<T>& self,
                                 const AttentionCall<T>& cross) {
   return run(
-      tape, x, [&](const Var<T>& y) { return self_attention.self(tape, y, self); },
-      [&](const Var<T>& y) { return cross_attention.cross(tape, y, memory, cross); });
+      tape, x,
+      [&](const Var<T>& y, const Var<T>& residual) {
+        show_sublayer(self, config, self_norm, residual);
+        return self_attention.self(tape, y, self);
+      },
+      [&](const Var<T>& y, const Var<T>& residual) {
+        show_sublayer(cross, config, cross_norm, residual);
+        return cross_attention.cross(tape, y, memory, cross);
+      });
 }
 
 template <class T>
 Var<T> DecoderLayer<T>::step(Tape<T>& tape, const Var<T>& x, DecoderCache<T>& cache, const AttentionCall<T>& cross) {
   return run(
-      tape, x, [&](const Var<T>& y) { return self_attention.self_step(tape, y, cache.self); },
-      [&](const Var<T>& y) { return cross_attention.cross_step(tape, y, cache.memory, cross); });
+      tape, x, [&](const Var<T>& y, const Var<T>&) { return self_attention.self_step(tape, y, cache.self); },
+      [&](const Var<T>& y, const Var<T>&) { return cross_attention.cross_step(tape, y, cache.memory, cross); });
 }
 
 template <class T>

@@ -34,6 +34,23 @@ const KindNames& names_of(AttentionKind kind) {
   throw ArgumentError("AttentionKind: no such kind: " + std::to_string(static_cast<int>(kind)));
 }
 
+struct QuantityNames {
+  MapQuantity quantity;
+  const char* name;
+  const char* title;
+  const char* unit;
+};
+constexpr QuantityNames quantities[] = {
+    {MapQuantity::weights, "weights", "attention weights", "attention weight"},
+    {MapQuantity::norms, "norms", "contribution norms", "share of the contributions"},
+    {MapQuantity::rollout, "rollout", "attention rollout", "share of the rollout"}};
+
+const QuantityNames& names_of(MapQuantity quantity) {
+  for (const QuantityNames& names : quantities)
+    if (names.quantity == quantity) return names;
+  throw ArgumentError("MapQuantity: no such quantity: " + std::to_string(static_cast<int>(quantity)));
+}
+
 std::string map_name(const AttentionMap& map) {
   return std::string(kind_name(map.kind)) + "." + std::to_string(map.layer);
 }
@@ -57,6 +74,9 @@ void check_map(const Trace& trace, const AttentionMap& map, const std::string& p
 }
 
 void check_trace(const Trace& trace, const std::string& path) {
+  if (trace.quantity != MapQuantity::weights)
+    throw FileError(path + ": only traces of attention weights are saved, this one holds " +
+                    quantity_title(trace.quantity));
   if (!trace.produced.empty() && trace.produced.size() != trace.target.size())
     throw FileError(path + ": " + std::to_string(trace.produced.size()) + " produced symbols for " +
                     std::to_string(trace.target.size()) + " target symbols");
@@ -105,6 +125,18 @@ AttentionKind kind_from_name(const std::string& name) {
   throw ArgumentError("unknown attention kind \"" + name + "\": use encoder, decoder or cross");
 }
 
+const char* quantity_title(MapQuantity quantity) { return names_of(quantity).title; }
+
+const char* quantity_unit(MapQuantity quantity) { return names_of(quantity).unit; }
+
+const char* quantity_name(MapQuantity quantity) { return names_of(quantity).name; }
+
+MapQuantity quantity_from_name(const std::string& name) {
+  for (const QuantityNames& names : quantities)
+    if (name == names.name) return names.quantity;
+  throw ArgumentError("unknown quantity \"" + name + "\": use weights, norms or rollout");
+}
+
 const std::vector<std::string>& Trace::query_labels(AttentionKind kind) const {
   return kind == AttentionKind::encoder ? source : target;
 }
@@ -124,6 +156,50 @@ Index Trace::layers(AttentionKind kind) const {
   for (const AttentionMap& map : maps)
     if (map.kind == kind) count = std::max(count, map.layer + 1);
   return count;
+}
+
+PatternSetting pattern_setting(const Trace& trace, AttentionKind kind) {
+  const auto &queries = trace.query_labels(kind), &keys = trace.key_labels(kind);
+  PatternSetting setting{.q_len = static_cast<Index>(queries.size()), .kv_len = static_cast<Index>(keys.size())};
+  setting.separators = separators(keys);
+  setting.q_bounds = segment_bounds(separators(queries), setting.q_len);
+  setting.kv_bounds = segment_bounds(setting.separators, setting.kv_len);
+  return setting;
+}
+
+namespace {
+
+std::vector<HeadPattern> patterns_of(const Trace& trace, const AttentionMap& map, const PatternOptions& options) {
+  if (!map.patterns.empty()) return map.patterns;
+  if (map.weights.empty())
+    throw ArgumentError("patterns: map " + map_name(map) + " holds neither weights nor patterns");
+  PatternSetting setting = pattern_setting(trace, map.kind);
+  if (!map.visible.empty() && map.visible.shape() != Shape{setting.q_len, setting.kv_len})
+    throw ArgumentError("patterns: map " + map_name(map) + " has visible " + map.visible.text() + ", need " +
+                        shape_text({setting.q_len, setting.kv_len}));
+  if (!map.visible.empty())
+    setting.visible = [&map](Index query, std::uint8_t* visible) {
+      const Index kv_len = map.visible.size(1);
+      std::copy_n(map.visible.data() + query * kv_len, kv_len, visible);
+    };
+  return name_patterns(observe_matrix(map.weights, setting, options.window), setting, options);
+}
+
+}  // namespace
+
+PatternGrid pattern_grid(const Trace& trace, AttentionKind kind, const PatternOptions& options) {
+  PatternGrid grid{.kind = kind,
+                   .model = trace.model,
+                   .q_len = static_cast<Index>(trace.query_labels(kind).size()),
+                   .kv_len = static_cast<Index>(trace.key_labels(kind).size()),
+                   .keys = trace.key_labels(kind),
+                   .layers = {},
+                   .options = options};
+  for (Index layer = 0; layer < trace.layers(kind); ++layer)
+    if (const AttentionMap* map = trace.find(kind, layer))
+      grid.layers.push_back({layer, patterns_of(trace, *map, options)});
+  if (grid.layers.empty()) throw ArgumentError(std::string("patterns: the trace holds no ") + kind_title(kind));
+  return grid;
 }
 
 void save_trace(const Trace& trace, const std::string& path) {

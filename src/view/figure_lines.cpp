@@ -141,7 +141,7 @@ std::string figure_lines(const HeatMap& map, FigureFormat format, const FigureOp
                   .anchor = Anchor::middle,
                   .bold = true});
   const double share = 100 * options.line_mass;
-  const std::string meaning = fmt::format("attention weight; {}; {}", map.sums,
+  const std::string meaning = fmt::format("{}; {}; {}", quantity_unit(map.quantity), map.sums,
                                           share < 100 ? fmt::format("lines carry {:.0f} % of each row", share)
                                                       : std::string("lines carry the whole of each row"));
   const double room = scene.width - 2 * margin;

@@ -38,13 +38,6 @@ double widest(const Typesetter& type, const std::vector<std::string>& texts, dou
   return most;
 }
 
-void draw_frame(Scene& scene, double x, double y, double width, double height) {
-  scene.add(Stroke{x, y, x + width, y, 0.5, frame});
-  scene.add(Stroke{x, y + height, x + width, y + height, 0.5, frame});
-  scene.add(Stroke{x, y, x, y + height, 0.5, frame});
-  scene.add(Stroke{x + width, y, x + width, y + height, 0.5, frame});
-}
-
 // Equal neighbours in a row become one box: smaller files, fewer seams.
 void draw_boxes(Scene& scene, const HeatMap& map, const Panel& panel) {
   for (Index query = 0; query < map.q_len(); ++query) {
@@ -140,6 +133,13 @@ double draw_hidden_note(Scene& scene, const Typesetter& type, const Strip& strip
 }
 
 }  // namespace
+
+void draw_frame(Scene& scene, double x, double y, double width, double height) {
+  scene.add(Stroke{x, y, x + width, y, 0.5, frame});
+  scene.add(Stroke{x, y + height, x + width, y + height, 0.5, frame});
+  scene.add(Stroke{x, y, x, y + height, 0.5, frame});
+  scene.add(Stroke{x + width, y, x + width, y + height, 0.5, frame});
+}
 
 void check_options(const FigureOptions& options) {
   const auto within = [](const char* name, double value, double least, double most) {

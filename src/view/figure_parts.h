@@ -26,6 +26,9 @@ void check_cells(const HeatMap& map);
 Scene new_scene(const FigureOptions& options, const Typesetter& type, const std::string& title);
 std::string rendered(const Scene& scene, FigureFormat format, const FigureOptions& options);
 
+// A thin line around a rectangle.
+void draw_frame(Scene& scene, double x, double y, double width, double height);
+
 // How one axis is labelled: what is written, how large, which way.
 struct LabelPlan {
   std::vector<std::string> texts;  // empty: not labelled

@@ -115,8 +115,11 @@ void text_part(Block& block, const Screen& screen) {
   tokens(block, screen, screen.shown.keys, [&](Line& token, Index i, const std::string& text) {
     shade_key(token, screen, i, !cross && i == screen.query ? "[" + text + "]" : text);
   });
+  const MapQuantity quantity = screen.shown.quantity;
+  const char* of = quantity == MapQuantity::weights ? "attention" : quantity_title(quantity);
   if (depth == ColourDepth::none)
-    for (const Line& line : terminal::wrapped("(in parentheses: per cent of the attention)", screen.width - 2, depth)) {
+    for (const Line& line :
+         terminal::wrapped(fmt::format("(in parentheses: per cent of the {})", of), screen.width - 2, depth)) {
       block.emplace_back(depth);
       block.back().pad(2).append(line);
     }
@@ -128,21 +131,22 @@ struct KeyTable {
   bool rank = true, head = true;
 };
 
-KeyTable key_table(int width, int longest) {
+KeyTable key_table(int width, int longest, bool several_heads) {
   constexpr int with_heads = 48, with_ranks = 28;
   KeyTable table;
-  table.head = width >= with_heads;
+  table.head = several_heads && width >= with_heads;
   table.rank = width >= with_ranks;
-  if (!table.head) table.position = 4;
+  if (width < with_heads) table.position = 4;
   const int others = (table.rank ? 5 : 0) + 1 + table.position + 8;
-  table.token = std::min(longest, width >= 80 ? 20 : table.head ? 8 : width - others);
+  table.token = std::min(longest, width >= 80 ? 20 : width >= with_heads ? 8 : width - others);
   return table;
 }
 
-Line key_heading(const KeyTable& table, ColourDepth depth) {
+Line key_heading(const KeyTable& table, MapQuantity quantity, ColourDepth depth) {
   Line line(depth);
-  line.dim(fmt::format("{}{} {:>{}}  weight{}", table.rank ? "rank " : "", fit_text("token", table.token),
-                       table.head ? "position" : "at", table.position, table.head ? "  most from" : ""));
+  line.dim(fmt::format("{}{} {:>{}} {:>7}{}", table.rank ? "rank " : "", fit_text("token", table.token),
+                       table.position >= 8 ? "position" : "at", table.position,
+                       quantity == MapQuantity::weights ? "weight" : "share", table.head ? "  most from" : ""));
   return line;
 }
 
@@ -163,10 +167,10 @@ Block keys_part(const Screen& screen) {
   int longest = 5;
   for (const Pair& pair : top)
     longest = std::max(longest, text_columns(screen.shown.keys.texts[static_cast<std::size_t>(pair.key)]));
-  const KeyTable table = key_table(screen.width, longest);
+  const KeyTable table = key_table(screen.width, longest, screen.heads.size() > 1);
   const ColourDepth depth = screen.options.depth;
   Block block = terminal::wrapped("Strongest keys (" + screen.shown.title + ")", screen.width, depth, true);
-  block.push_back(key_heading(table, depth));
+  block.push_back(key_heading(table, screen.shown.quantity, depth));
   for (std::size_t i = 0; i < top.size(); ++i) block.push_back(key_row(screen, table, top[i], i + 1));
   return block;
 }
@@ -211,7 +215,9 @@ std::string terminal_first_screen(const Trace& trace, const ScreenOptions& optio
   Block block;
   text_part(block, screen);
   block.emplace_back(options.depth);
-  terminal::append(block, terminal::side_by_side({keys_part(screen), head_part(screen)}, screen.width, options.depth));
+  std::vector<Block> parts{keys_part(screen)};
+  if (trace.quantity != MapQuantity::rollout) parts.push_back(head_part(screen));  // rollout has no heads
+  terminal::append(block, terminal::side_by_side(parts, screen.width, options.depth));
   block.emplace_back(options.depth);
   terminal::append(block, terminal::titled_picture(matrix, screen.width, options.depth));
   terminal::append(block, terminal::scale_bar(matrix, screen.width, options.depth));

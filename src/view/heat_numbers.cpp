@@ -113,7 +113,8 @@ std::string sink_verdict(const HeatMap& map) {
   const double share = *most / total;
   if (share < 0.4 || share * static_cast<double>(map.kv_len()) < 3) return "";
   const Index key = most - mass.begin();
-  return fmt::format("{:.0f} % of the attention is on {} (position {})", 100 * share,
+  const char* of = map.quantity == MapQuantity::weights ? "attention" : quantity_title(map.quantity);
+  return fmt::format("{:.0f} % of the {} is on {} (position {})", 100 * share, of,
                      map.keys.texts[static_cast<std::size_t>(key)], key);
 }
 

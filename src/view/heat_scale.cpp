@@ -55,9 +55,12 @@ std::vector<std::pair<double, std::string>> scale_ticks(const HeatMap& map) {
 }
 
 std::string scale_title(const HeatMap& map) {
-  if (map.scale == Scale::lift) return "attention relative to uniform, log2(weight × visible keys); " + map.sums;
-  if (map.scale == Scale::logarithmic) return "attention weight, logarithmic; " + map.sums;
-  return "attention weight; " + map.sums;
+  if (map.scale == Scale::lift)
+    return std::string(map.quantity == MapQuantity::weights ? "attention" : quantity_unit(map.quantity)) +
+           " relative to uniform, log2(" + (map.quantity == MapQuantity::weights ? "weight" : "share") +
+           " × visible keys); " + map.sums;
+  const std::string unit = quantity_unit(map.quantity);
+  return unit + (map.scale == Scale::logarithmic ? ", logarithmic; " : "; ") + map.sums;
 }
 
 }  // namespace regard

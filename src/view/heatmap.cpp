@@ -95,6 +95,9 @@ void check_map(const Trace& trace, const AttentionMap& map, const MapChoice& cho
   if (shape.size() != 3 || shape[0] < 1 || shape[1] != queries || shape[2] != keys)
     throw ArgumentError(fmt::format("heat map: {} layer {} has weights {}, need [heads,{},{}] for its labels",
                                     kind_name(choice.kind), choice.layer, map.weights.text(), queries, keys));
+  if (!map.joint.empty() && map.joint.shape() != Shape{queries, keys})
+    throw ArgumentError(fmt::format("heat map: {} layer {} has joint {}, need [{},{}]", kind_name(choice.kind),
+                                    choice.layer, map.joint.text(), queries, keys));
   if (!map.visible.empty() && map.visible.shape() != Shape{queries, keys})
     throw ArgumentError(fmt::format("heat map: {} layer {} has visible {}, need [{},{}]", kind_name(choice.kind),
                                     choice.layer, map.visible.text(), queries, keys));
@@ -118,12 +121,46 @@ Tensor<float> head_values(const Tensor<float>& weights, Index head) {
   return values;
 }
 
+// What a map of the trace is of: one head, all of them, or no head at all.
+std::string heads_text(const Trace& trace, const MapChoice& choice, Index heads) {
+  if (trace.quantity == MapQuantity::rollout) return "through all layers down to the tokens";
+  if (choice.head != mean_of_heads) return fmt::format("head {}", choice.head);
+  return trace.quantity == MapQuantity::norms ? fmt::format("{} heads together", heads)
+                                              : fmt::format("mean over {} heads", heads);
+}
+
+// What the numbers are, in the words of a caption.
+std::string quantity_text(const Trace& trace, const MapChoice& choice) {
+  std::string text = quantity_title(trace.quantity);
+  if (trace.quantity == MapQuantity::norms) {
+    text += " as shares of their row's sum";
+    const bool cross = choice.kind == AttentionKind::cross;
+    if (choice.head == mean_of_heads)
+      text += cross ? ", in which the residual takes part" : ", the residual counted with the query's own key";
+  }
+  if (trace.quantity == MapQuantity::rollout && choice.kind != AttentionKind::encoder)
+    text += choice.kind == AttentionKind::cross ? ", the part that comes from the source"
+                                                : ", the part that comes from the target";
+  return text;
+}
+
 std::string caption_of(const Trace& trace, const MapChoice& choice, const HeatMap& map, Index heads) {
-  std::string text = trace.model.empty() ? "" : printable(trace.model) + ", ";
-  text += kind_title(choice.kind);
-  text += fmt::format(", layer {}, ", choice.layer);
-  text += choice.head == mean_of_heads ? fmt::format("mean over {} heads", heads) : fmt::format("head {}", choice.head);
-  return text + fmt::format("; attention weights, {} queries × {} keys", map.q_len(), map.kv_len());
+  return fmt::format("{}{}, layer {}, {}; {}, {} queries × {} keys",
+                     trace.model.empty() ? "" : printable(trace.model) + ", ", kind_title(choice.kind), choice.layer,
+                     heads_text(trace, choice, heads), quantity_text(trace, choice), map.q_len(), map.kv_len());
+}
+
+std::string title_of(const Trace& trace, const MapChoice& choice, Index heads) {
+  if (trace.quantity == MapQuantity::rollout) return fmt::format("Layer {}, attention rollout", choice.layer);
+  const std::string of =
+      choice.head == mean_of_heads ? heads_text(trace, choice, heads) : fmt::format("Head {}", choice.head);
+  const std::string title = fmt::format("Layer {}, {}", choice.layer, of);
+  return trace.quantity == MapQuantity::weights ? title : title + ", " + quantity_title(trace.quantity);
+}
+
+std::string name_of(const Trace& trace, const MapChoice& choice) {
+  if (trace.quantity == MapQuantity::rollout) return fmt::format("L{}", choice.layer);
+  return fmt::format("L{}", choice.layer) + (choice.head == mean_of_heads ? "mean" : fmt::format("H{}", choice.head));
 }
 
 std::vector<Index> visible_keys(const HeatMap& map) {
@@ -165,12 +202,12 @@ HeatMap heat_map(const Trace& trace, const MapChoice& choice, const HeatMapOptio
   HeatMap map;
   map.queries = make_axis(titles.queries, row_labels(trace, choice.kind), options.raw_labels);
   map.keys = make_axis(titles.keys, trace.key_labels(choice.kind), options.raw_labels);
-  map.values = head_values(recorded.weights, choice.head);
+  const bool together = choice.head == mean_of_heads && !recorded.joint.empty();
+  map.values = together ? recorded.joint : head_values(recorded.weights, choice.head);
   map.visible = recorded.visible.empty() ? Tensor<std::uint8_t>({map.q_len(), map.kv_len()}, 1) : recorded.visible;
-  const bool mean = choice.head == mean_of_heads;
-  map.title = fmt::format("Layer {}, ", choice.layer) +
-              (mean ? fmt::format("mean over {} heads", heads) : fmt::format("Head {}", choice.head));
-  map.name = fmt::format("L{}", choice.layer) + (mean ? "mean" : fmt::format("H{}", choice.head));
+  map.title = title_of(trace, choice, heads);
+  map.name = name_of(trace, choice);
+  map.quantity = trace.quantity;
   map.caption = caption_of(trace, choice, map, heads);
   map.seen = visible_keys(map);
   map.sums = row_sums(map);
@@ -194,9 +231,11 @@ HeatGrid heat_grid(const Trace& trace, AttentionKind kind, const HeatMapOptions&
   const HeatMap& first = grid.rows[0][0];
   grid.title = kind_title(kind);
   grid.title[0] = static_cast<char>(std::toupper(grid.title[0]));
+  if (trace.quantity != MapQuantity::weights) grid.title += std::string(", ") + quantity_title(trace.quantity);
   grid.caption = (trace.model.empty() ? "" : printable(trace.model) + ", ") + kind_title(kind) +
-                 fmt::format("; attention weights, {} layers (down) × {} heads (across), {} queries × {} keys",
-                             grid.rows.size(), grid.rows[0].size(), first.q_len(), first.kv_len());
+                 fmt::format("; {}, {} layers (down) × {} heads (across), {} queries × {} keys",
+                             quantity_text(trace, {kind, 0, 0}), grid.rows.size(), grid.rows[0].size(), first.q_len(),
+                             first.kv_len());
   return grid;
 }
 

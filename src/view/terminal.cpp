@@ -96,6 +96,35 @@ std::string terminal_wrapped(const std::string& text, int width) {
   return terminal::text(terminal::wrapped(printable(text), usable(width), ColourDepth::none));
 }
 
+std::string terminal_table(const std::vector<std::vector<std::string>>& rows, int width) {
+  if (rows.empty()) return "";
+  constexpr int gap = 2;
+  std::vector<int> columns(rows[0].size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) columns.at(c) = std::max(columns.at(c), text_columns(row[c]));
+  int wide = -gap;
+  for (int column : columns) wide += column + gap;
+  std::string text;
+  if (wide > usable(width)) {
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+      std::string line = rows[r][0] + ":";
+      for (std::size_t c = 1; c < rows[r].size(); ++c)
+        line += fmt::format("{} {} {}", c > 1 ? "," : "", rows[0][c], rows[r][c]);
+      text += terminal_wrapped(line, width);
+    }
+    return text;
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line +=
+          fmt::format("{:{}}{}", "", c > 0 ? gap : 0, fit_text(row[c], columns[c], c > 0 ? Align::right : Align::left));
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
 std::string terminal_contents(const Trace& trace) {
   std::string text;
   if (!trace.model.empty()) text += printable(trace.model) + "\n";

@@ -42,6 +42,7 @@ Json json_of(const HeatMap& map) {
   return {{"title", map.title},
           {"name", map.name},
           {"caption", map.caption},
+          {"quantity", quantity_name(map.quantity)},
           {"scale", scale_name(map.scale)},
           {"queries", map.queries.texts},
           {"keys", map.keys.texts},

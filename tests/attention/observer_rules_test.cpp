@@ -315,6 +315,11 @@ TEST(observers, refuse_what_lies_outside) {
             "attend: pooled_sum of 0 x 3 cells must be at least 1 x 1 and at most 2^31 on an axis");
   EXPECT_EQ(refusal({.pooled_max = MapSize{2, -1}}),
             "attend: pooled_max of 2 x -1 cells must be at least 1 x 1 and at most 2^31 on an axis");
+  for (const std::vector<Index>& rows : {std::vector<Index>{0, 3}, {1, 4}, {0, 3, 2, 4}, {0}, {}})
+    EXPECT_EQ(refusal({.segment_sum = SegmentBounds{rows, {0, 6}}}),
+              "attend: segment_sum's bounds of the queries must rise from 0 to 4, got " + shape_text(rows));
+  EXPECT_EQ(refusal({.segment_sum = SegmentBounds{{0, 4}, {0, 7}}}),
+            "attend: segment_sum's bounds of the keys must rise from 0 to 6, got [0,7]");
   EXPECT_EQ(refusal({.diagonals = OffsetRange{3, 1}}), "attend: diagonals end at offset 1, before their first, 3");
 }
 

@@ -8,6 +8,11 @@
 
 namespace regard::testing {
 
+// Segments of uneven lengths, one of them empty.
+inline std::vector<Index> uneven_bounds(Index length) {
+  return {0, length / 7, length / 7, length / 2 + length % 2, length};
+}
+
 inline Observe everything() {
   return {.lse = true,
           .entropy = true,
@@ -19,6 +24,13 @@ inline Observe everything() {
           .pooled_max = MapSize{6, 3},
           .diagonals = OffsetRange{},
           .weights = true};
+}
+
+// With segments, whose bounds depend on the lengths.
+inline Observe everything(const Composition& c) {
+  Observe all = everything();
+  all.segment_sum = SegmentBounds{uneven_bounds(c.q.size(2)), uneven_bounds(c.k.size(2))};
+  return all;
 }
 
 // Whole matrices [batch, heads, rows, keys], and what can be read off them.
@@ -62,6 +74,18 @@ struct Matrices {
               double& cell = result[(head * size.rows + r) * size.columns + c];
               cell = join(cell, weight(head, i, j));
             }
+    return result;
+  }
+  Tensor<double> segments(const SegmentBounds& bounds) const {
+    const std::size_t down = bounds.rows.size() - 1, across = bounds.keys.size() - 1;
+    Tensor<double> result({weights.size(0), weights.size(1), static_cast<Index>(down), static_cast<Index>(across)});
+    for (Index head = 0; head < heads(); ++head)
+      for (std::size_t r = 0; r < down; ++r)
+        for (std::size_t c = 0; c < across; ++c)
+          for (Index i = bounds.rows[r]; i < bounds.rows[r + 1]; ++i)
+            for (Index j = bounds.keys[c]; j < bounds.keys[c + 1]; ++j)
+              result[(head * static_cast<Index>(down) + static_cast<Index>(r)) * static_cast<Index>(across) +
+                     static_cast<Index>(c)] += weight(head, i, j);
     return result;
   }
   Tensor<double> diagonals(const QueryStart& q_start, Index first, Index count) const {
@@ -137,7 +161,7 @@ void expect_top_keys(const BasicAttendResult<T>& got, const Matrices& all, doubl
 
 template <class T>
 void expect_matches(const BasicAttendResult<T>& got, const Matrices& all, const Composition& c) {
-  const Observe asked = everything();
+  const Observe asked = everything(c);
   const auto& q_start = c.options.q_start;
   const auto add = [](double a, double b) { return a + b; };
   const auto larger = [](double a, double b) { return std::max(a, b); };
@@ -146,6 +170,7 @@ void expect_matches(const BasicAttendResult<T>& got, const Matrices& all, const 
   expect_close("key_mass", got.key_mass, all.key_mass(0, all.rows()));
   expect_close("pooled_sum", got.pooled_sum, all.pooled(*asked.pooled_sum, add));
   expect_close("pooled_max", got.pooled_max, all.pooled(*asked.pooled_max, larger));
+  expect_close("segment_sum", got.segment_sum, all.segments(*asked.segment_sum));
   expect_close("diagonal_mass", got.diagonal_mass, all.diagonals(q_start, got.first_offset, got.diagonal_mass.size(2)));
   expect_close("weights", got.weights, all.weights);
   expect_top_keys(got, all, std::is_same_v<T, float> ? 4e-6 : 1e-12);
@@ -154,7 +179,7 @@ void expect_matches(const BasicAttendResult<T>& got, const Matrices& all, const 
 inline void expect_observed(const Composition& c) {
   const Matrices all = matrices_of(c);
   DoubleInputs wide(c);
-  wide.options.observe = everything();
+  wide.options.observe = everything(c);
   {
     SCOPED_TRACE(c.name + ", reference");
     expect_matches(reference::attend(wide.q, wide.k, wide.v, wide.options), all, c);
@@ -163,7 +188,7 @@ inline void expect_observed(const Composition& c) {
     SCOPED_TRACE(c.name + ", " + instruction_set());
     AttendOptions options = c.float_options();
     const auto bare = attend(c.q, c.k, c.v, options);
-    options.observe = everything();
+    options.observe = everything(c);
     const auto got = attend(c.q, c.k, c.v, options);
     EXPECT_TRUE(same_bits(got.out, bare.out));
     expect_matches(got, all, c);

@@ -1,6 +1,7 @@
 """regard view from the outside: flags that go together, and captions that can
 be pasted into a shell."""
 import html
+import json
 import os
 import re
 import shlex
@@ -57,9 +58,18 @@ class View(Case):
             (["--scale", "log", "--contents"], "--contents"),
             (["--width", "80", "--contents"], "--contents"),
             (["--contents", "--format", "svg"], "term or json"),
+            (["--method", "norms", "--contents"], "--contents"),
+            (["--method", "norms", "--patterns"], "--patterns"),
+            (["--head", "0", "--patterns"], "--patterns"),
+            (["--query", "0", "--patterns"], "--patterns"),
+            (["--scale", "log", "--patterns"], "--patterns"),
+            (["--lines", "--patterns", "--format", "svg"], "--patterns"),
+            (["--method", "weights,norms", "--format", "svg"], "one --method"),
+            (["--method", "norms", "--save-trace", "x"], "weights"),
         ]:
             with self.subTest(flags=flags):
                 self.fails(2, "view", "ab", "--model", self.model, *flags, says=[flags[0], says])
+        self.fails(2, "view", "--trace", self.trace, "--method", "norms", says=["give a TEXT"])
         for flags in [["--model", self.model], ["--beam", "2"]]:
             self.fails(2, "view", "--trace", self.trace, *flags, says=[flags[0], "--trace"])
 
@@ -79,8 +89,9 @@ class View(Case):
 
     def test_no_line_is_wider_than_asked_for_and_no_fewer_columns_than_20_can_be_asked_for(self):
         for width in [20, 33, 47, 48, 80]:
-            text = self.works("view", "abababab" * 4, "--model", self.model, "--width", str(width))
-            self.assertLessEqual(max(map(len, text.splitlines())), width)
+            for flags in [[], ["--patterns"], ["--patterns", "--layer", "0"], ["--method", "norms,rollout"]]:
+                text = self.works("view", "abababab" * 4, "--model", self.model, "--width", str(width), *flags)
+                self.assertLessEqual(max(map(len, text.splitlines())), width)
         self.fails(2, "view", "ab", "--model", self.model, "--width", "19", says=["--width", "20"])
 
     def test_control_characters_of_a_text_are_escaped(self):
@@ -94,12 +105,42 @@ class View(Case):
 
     def test_flags_with_an_effect_are_taken(self):
         for flags in [["--query", "0", "--kind", "cross", "--width", "90", "--scale", "log"], ["--query", "0"],
+                      ["--method", "weights,rollout"], ["--method", "rollout", "--format", "json"],
+                      ["--patterns"], ["--patterns", "--layer", "0", "--kind", "cross"],
                       ["--contents"], ["--contents", "--format", "json"], ["--beam", "3", "--layer", "0"],
                       ["--format", "json", "--scale", "lift", "--head", "all", "--kind", "encoder,cross"]]:
             with self.subTest(flags=flags):
                 self.works("view", "ab", "--model", self.model, *flags)
                 if "--beam" not in flags:
                     self.works("view", "--trace", self.trace, *flags)
+
+    def test_the_method_on_screen_is_named_and_its_numbers_are_its_own(self):
+        for method, says in [("weights", "attention weights"), ("norms", "contribution norms"),
+                             ("rollout", "attention rollout")]:
+            text = self.works("view", "ab", "--model", self.model, "--kind", "cross", "--method", method)
+            self.assertIn(says, " ".join(text.split()))
+            maps = json.loads(self.works("view", "ab", "--model", self.model, "--kind", "cross", "--method", method,
+                                         "--format", "json"))["maps"]
+            self.assertEqual([m["quantity"] for m in maps], [method])
+            for row in maps[0]["weights"]:
+                # The residual takes its part of norms, the target its part of rollout.
+                self.assertAlmostEqual(sum(row), 1, 5) if method == "weights" else self.assertLess(sum(row), 0.99)
+        both = self.works("view", "ab", "--model", self.model, "--method", "weights,norms")
+        for words in ["Method: attention weights", "Method: contribution norms"]:
+            self.assertIn(words, both)
+
+    def test_patterns_are_named_for_every_head_the_same_from_text_and_trace(self):
+        text = json.loads(self.works("view", "ab", "--model", self.model, "--patterns", "--format", "json"))
+        trace = json.loads(self.works("view", "--trace", self.trace, "--patterns", "--format", "json"))
+        self.assertEqual(len(text["patterns"]), 6)
+        for a, b in zip(text["patterns"], trace["patterns"], strict=True):
+            self.assertEqual([a[k] for k in ("kind", "layer", "head", "label")],
+                             [b[k] for k in ("kind", "layer", "head", "label")])
+            self.assertAlmostEqual(a["score"], b["score"], 5)
+        overview = self.works("view", "ab", "--model", self.model, "--patterns")
+        for kind in ["encoder self-attention", "decoder self-attention", "cross-attention"]:
+            self.assertIn(f"Patterns of {kind}, 1 layer × 2 heads", overview)
+        self.fails(2, "view", "ab", "--model", self.model, "--patterns", "--layer", "3", says=["layers 0 to 0"])
 
     def command_in(self, *arguments):
         """The command in the caption of the figure that `arguments` draw, with the figure."""
@@ -118,6 +159,9 @@ class View(Case):
             ['a "b" c', *model, "--head", "1", "--lines"],
             ["ab", *model, "--head", "all", "--scale", "lift"],
             ["--trace", self.trace, "--kind", "encoder"],
+            ["ab", *model, "--patterns"],
+            ["ab", *model, "--kind", "cross", "--method", "norms"],
+            ["--trace", self.trace, "--kind", "cross", "--method", "rollout"],
             [*model, "--", "-a"],
         ]:
             with self.subTest(arguments=arguments):

@@ -12,6 +12,7 @@ LEFT = {
     "io": ["core"],
     "trace": ["io", "core"],
     "model": ["nn", "trace", "io", "attention", "core"],
+    "explain": ["model", "nn", "trace", "io", "attention", "core"],
     "onnx": ["attention", "io", "core"],
     "measure": ["nn", "attention", "core"],
     "view": ["trace", "io", "core"],
@@ -20,13 +21,14 @@ LEFT = {
 HEADERS = {
     "core": "cpu dtype error half random storage tensor threads view",
     "attention": "attend instruction_set linear_attention linear_recurrence linformer mask observe performer plan reformer relative_attention relative_bias rope score sparse_masks",
-    "nn": "layers loss multi_head optimizer tape transformer",
+    "nn": "contributions layers loss multi_head optimizer tape transformer",
     "io": "file npy safetensors",
-    "trace": "trace",
+    "trace": "patterns rollout trace",
     "model": "dataset decoding model seq2seq training vocabulary",
+    "explain": "experiments explain",
     "onnx": "onnx",
     "measure": "bench peak",
-    "view": "chart figure heatmap palette terminal text_width view_json",
+    "view": "chart figure heatmap palette pattern_view terminal text_width view_json",
 }
 ROOM_OF = {name: room for room, names in HEADERS.items() for name in names.split()}
 

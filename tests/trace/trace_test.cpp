@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "files.h"
+#include "regard/error.h"
 #include "regard/file.h"
 #include "regard/safetensors.h"
 
@@ -150,6 +151,22 @@ TEST_F(TraceTest, tensor_that_is_missing_or_has_the_wrong_shape_is_named) {
   file.tensors["cross.1.weights"].shape = {1, 2, 3};
   write_safetensors(path_ + ".safetensors", file);
   expect_load_refused("[1,2,3]");
+}
+
+TEST_F(TraceTest, only_traces_of_whole_weights_are_saved) {
+  Trace norms = small_trace();
+  norms.quantity = MapQuantity::norms;
+  testing::expect_file_error(path_, "only traces of attention weights are saved, this one holds contribution norms",
+                             [&] { save_trace(norms, path_); });
+  Trace without = small_trace();
+  without.maps[0].weights = {};
+  testing::expect_file_error(path_, "weights are [0], need [heads,q_len,kv_len]", [&] { save_trace(without, path_); });
+}
+
+TEST(Quantity, names_are_read_back_and_others_refused) {
+  for (MapQuantity quantity : {MapQuantity::weights, MapQuantity::norms, MapQuantity::rollout})
+    EXPECT_EQ(quantity_from_name(quantity_name(quantity)), quantity);
+  EXPECT_THROW(quantity_from_name("flow"), ArgumentError);
 }
 
 }  // namespace

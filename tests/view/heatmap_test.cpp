@@ -147,6 +147,27 @@ TEST(HeatMap, rows_that_do_not_sum_to_one_are_said_to) {
             std::string::npos);
 }
 
+TEST(HeatMap, what_the_numbers_are_is_said_in_title_caption_and_scale) {
+  Trace norms = samples::knot();
+  norms.quantity = MapQuantity::norms;
+  norms.maps[0].joint = Tensor<float>({4, 4}, 0.125f);
+  const HeatMap together = heat_map(norms, {AttentionKind::cross, 0, mean_of_heads});
+  EXPECT_EQ(together.title, "Layer 0, 2 heads together, contribution norms");
+  EXPECT_EQ(together.value(0, 0), 0.125f) << "not the mean of the heads";
+  EXPECT_NE(together.caption.find("contribution norms as shares of their row's sum, in which the residual takes part"),
+            std::string::npos)
+      << together.caption;
+  EXPECT_EQ(scale_title(together), "share of the contributions; rows sum to 0.5 to 0.5");
+  EXPECT_EQ(heat_map(norms, {AttentionKind::cross, 0, 1}).title, "Layer 0, Head 1, contribution norms");
+  Trace rollout = samples::knot();
+  rollout.quantity = MapQuantity::rollout;
+  const HeatMap rolled = heat_map(rollout, {AttentionKind::cross, 0, 0});
+  EXPECT_EQ(rolled.title, "Layer 0, attention rollout");
+  EXPECT_EQ(rolled.name, "L0");
+  norms.maps[0].joint = Tensor<float>({4, 3});
+  EXPECT_THROW(heat_map(norms, {AttentionKind::cross, 0, 0}), ArgumentError);
+}
+
 TEST(HeatMap, wrong_layer_head_or_labels_give_an_error_that_says_what_there_is) {
   const auto message = [](const Trace& trace, const MapChoice& choice) -> std::string {
     try {

@@ -117,6 +117,17 @@ TEST(Terminal, a_map_without_tokens_says_so) {
   EXPECT_TRUE(contains(terminal_heat_map(heat_map(trace, {})), "nothing to show"));
 }
 
+TEST(Terminal, tables_align_their_columns_and_become_paragraphs_where_they_do_not_fit) {
+  const std::vector<std::vector<std::string>> rows{
+      {"head", "mean", "长"}, {"L0H0", "0.5", "1"}, {"L10H1", "12.25", "22"}};
+  EXPECT_EQ(terminal_table(rows, 40),
+            "head    mean  长\n"
+            "L0H0     0.5   1\n"
+            "L10H1  12.25  22\n");
+  EXPECT_EQ(terminal_table({{"a", "a long heading"}, {"row", "1"}}, 20), "row: a long heading\n1\n");
+  EXPECT_EQ(terminal_table({}, 40), "");
+}
+
 TEST(FirstScreen, starts_with_the_first_produced_symbol_of_an_encoder_decoder) {
   const std::string text = terminal_first_screen(samples::knot());
   EXPECT_TRUE(contains(text, "while producing N (position 0)?"));

@@ -55,6 +55,7 @@ std::unique_ptr<Observer> observe_top_keys(const Call& call, const RowStatistics
 std::unique_ptr<Observer> observe_key_mass(const Call& call, AttendResult& result);
 std::unique_ptr<Observer> observe_pooled_sum(const Call& call, AttendResult& result);
 std::unique_ptr<Observer> observe_pooled_max(const Call& call, AttendResult& result);
+std::unique_ptr<Observer> observe_segment_sum(const Call& call, AttendResult& result);
 std::unique_ptr<Observer> observe_diagonals(const Call& call, AttendResult& result);
 std::unique_ptr<Observer> observe_weights(const Call& call, AttendResult& result);
 

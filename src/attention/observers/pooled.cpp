@@ -3,17 +3,18 @@
 #include <cmath>
 
 #include "attention/observers/observer.h"
+#include "attention/observers/ranges.h"
 #include "attention/observers/totals.h"
 
 namespace regard::detail {
 namespace {
 
-// One axis of the map: cell c covers [c * length / cells, (c + 1) * length / cells).
+// One axis of the map: cell c covers [bounds[c], bounds[c + 1]).
 struct Axis {
-  Index length, cells;
-  Index begin(Index cell) const { return cell * length / cells; }
-  Index end(Index cell) const { return begin(cell + 1); }
-  Index cell_of(Index at) const { return ((at + 1) * cells - 1) / length; }
+  std::vector<Index> bounds;
+  Index cells() const { return static_cast<Index>(bounds.size()) - 1; }
+  Index end(Index cell) const { return bounds[static_cast<std::size_t>(cell) + 1]; }
+  Index cell_of(Index at) const { return cell_that_holds(bounds, at); }
 };
 
 struct Sum {
@@ -49,16 +50,16 @@ struct Max {
 template <class How>
 class Pooled final : public Observer {
  public:
-  Pooled(const Call& call, const MapSize& size, Tensor<float>& result)
+  Pooled(const Call& call, SegmentBounds bounds, Tensor<float>& result)
       : call_(call),
         result_(result),
-        rows_{call.sizes.q_len, size.rows},
-        keys_{call.sizes.kv_len, size.columns},
-        cells_(call, size.rows * size.columns) {}
+        rows_{std::move(bounds.rows)},
+        keys_{std::move(bounds.keys)},
+        cells_(call, rows_.cells() * keys_.cells()) {}
 
   Index note_count(const Spot& block) const override {
     if (block.keys == 0) return 0;
-    return (last_row(block) - first_row(block) + 1) * keys_.cells;
+    return (last_row(block) - first_row(block) + 1) * keys_.cells();
   }
 
   void see(const Sight& sight) override {
@@ -70,16 +71,16 @@ class Pooled final : public Observer {
           call_.kernels,
           {sight.weights.data + (row - at.row) * sight.weights.stride, sight.weights.stride, end - row, at.keys},
           sight.scratch);
-      add_keys(at, sight.scratch, sight.notes + (cell - first_row(sight.block)) * keys_.cells);
+      add_keys(at, sight.scratch, sight.notes + (cell - first_row(sight.block)) * keys_.cells());
     }
   }
   void end_block(const Spot& block, const double* notes) override {
-    double* cells = cells_.of(block) + first_row(block) * keys_.cells;
+    double* cells = cells_.of(block) + first_row(block) * keys_.cells();
     for (Index c = 0; c < note_count(block); ++c) cells[c] = How::join(cells[c], notes[c]);
   }
   void end() override {
     result_ = cells_.rounded();
-    result_.reshape({call_.sizes.batch, call_.sizes.q_heads, rows_.cells, keys_.cells});
+    result_.reshape({call_.sizes.batch, call_.sizes.q_heads, rows_.cells(), keys_.cells()});
   }
 
  private:
@@ -103,11 +104,17 @@ class Pooled final : public Observer {
 }  // namespace
 
 std::unique_ptr<Observer> observe_pooled_sum(const Call& call, AttendResult& result) {
-  return std::make_unique<Pooled<Sum>>(call, *call.options.observe.pooled_sum, result.pooled_sum);
+  return std::make_unique<Pooled<Sum>>(call, bounds_of(*call.options.observe.pooled_sum, call.sizes),
+                                       result.pooled_sum);
 }
 
 std::unique_ptr<Observer> observe_pooled_max(const Call& call, AttendResult& result) {
-  return std::make_unique<Pooled<Max>>(call, *call.options.observe.pooled_max, result.pooled_max);
+  return std::make_unique<Pooled<Max>>(call, bounds_of(*call.options.observe.pooled_max, call.sizes),
+                                       result.pooled_max);
+}
+
+std::unique_ptr<Observer> observe_segment_sum(const Call& call, AttendResult& result) {
+  return std::make_unique<Pooled<Sum>>(call, *call.options.observe.segment_sum, result.segment_sum);
 }
 
 }  // namespace regard::detail

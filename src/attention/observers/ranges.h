@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "attention/problem.h"
 
@@ -22,6 +23,22 @@ inline Offsets offsets_of(const OffsetRange& range, const Sizes& sizes, const Qu
   }
   first = range.first.value_or(first);
   return {first, range.last.value_or(std::max(last, first - 1)) - first + 1};
+}
+
+// Where the cells of one axis of a pooled map begin and end.
+inline std::vector<Index> even_bounds(Index length, Index cells) {
+  std::vector<Index> bounds;
+  for (Index cell = 0; cell <= cells; ++cell) bounds.push_back(cell * length / cells);
+  return bounds;
+}
+
+inline SegmentBounds bounds_of(const MapSize& size, const Sizes& sizes) {
+  return {even_bounds(sizes.q_len, size.rows), even_bounds(sizes.kv_len, size.columns)};
+}
+
+// The cell that holds `at`; of empty cells none does.
+inline Index cell_that_holds(const std::vector<Index>& bounds, Index at) {
+  return std::upper_bound(bounds.begin(), bounds.end(), at) - bounds.begin() - 1;
 }
 
 inline Index end_of(const QueryRange& range, const Sizes& sizes) { return range.end.value_or(sizes.q_len); }
