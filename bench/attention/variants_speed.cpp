@@ -1,6 +1,7 @@
 // variants_speed N METHOD...: milliseconds of one forward pass (and one with the
 // backward pass where there is one), best of several; 8 heads of 64, batch 1, as
-// many threads as REGARD_THREADS says.
+// many threads as REGARD_THREADS says. Masks also get the share of pairs they
+// show, and how many times that share of the time without a mask they take.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -59,6 +60,7 @@ struct Data {
 struct Method {
   std::string name;
   std::function<void(const Data&)> forward, both;
+  std::function<Mask(Index)> mask = {};
 };
 
 Method exact(const std::string& name, const std::function<Mask(Index)>& mask) {
@@ -67,7 +69,25 @@ Method exact(const std::string& name, const std::function<Mask(Index)>& mask) {
             const AttendOptions options{.mask = mask(x.length), .observe = {.lse = true}};
             const auto forward = attend(x.q, x.k, x.v, options);
             attend_backward(x.dout, x.q, x.k, x.v, {forward.out.view<4>(), forward.lse.view<3>()}, options);
-          }};
+          },
+          mask};
+}
+
+// Visible pairs over all pairs, of head 0.
+double visible_share(const Mask& mask, Index length) {
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(length));
+  double pairs = 0;
+  for (Index i = 0; i < length; ++i) {
+    mask.fill({0, 0, i, 1, 0, length, 0}, row.data(), length);
+    pairs += static_cast<double>(std::count(row.begin(), row.end(), std::uint8_t{1}));
+  }
+  return pairs / (static_cast<double>(length) * static_cast<double>(length));
+}
+
+Mask documents_of(Index length, Index each) {
+  Tensor<std::int64_t> ids({1, length});
+  for (Index j = 0; j < length; ++j) ids[j] = j / each;
+  return documents(std::as_const(ids).view<2>());
 }
 
 Method linear(const std::string& name, bool causal) {
@@ -140,6 +160,12 @@ std::vector<Method> methods() {
                   return longformer(128, {0, 1, 2, 3});
                 }),
           exact("bigbird", [](Index n) { return big_bird({.length = n}); }),
+          exact("documents512", [](Index n) { return documents_of(n, 512); }),
+          exact("grid64r5",
+                [](Index n) {
+                  return neighbourhood({n / 64, 64, 0}, 5, 5);
+                }),
+          exact("prefix_lm", [](Index n) { return prefix_lm(n / 4); }),
           linear("linear", false),
           linear("linear_causal", true),
           performer("performer", false),
@@ -157,13 +183,20 @@ std::vector<Method> methods() {
 int main(int count, char** arguments) {
   const Data data(count > 1 ? std::stoll(arguments[1]) : 1024);
   const std::vector<std::string> wanted(arguments + std::min(count, 2), arguments + count);
+  double full = 0, full_both = 0;  // the first method's
   for (const Method& method : methods()) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), method.name) == wanted.end()) continue;
     const double forward = milliseconds([&] { method.forward(data); });
-    if (method.both)
-      fmt::print("{:6} {:18} forward {:9.2f} ms, with backward {:9.2f} ms\n", data.length, method.name, forward,
-                 milliseconds([&] { method.both(data); }));
-    else
-      fmt::print("{:6} {:18} forward {:9.2f} ms\n", data.length, method.name, forward);
+    fmt::print("{:6} {:18} forward {:9.2f} ms", data.length, method.name, forward);
+    const double both = method.both ? milliseconds([&] { method.both(data); }) : 0;
+    if (method.both) fmt::print(", with backward {:9.2f} ms", both);
+    if (method.name == "full") full = forward, full_both = both;
+    if (method.mask && full > 0) {
+      const double share = visible_share(method.mask(data.length), data.length);
+      fmt::print("; {:7.4f} of all pairs, times their share {:5.2f} and {:5.2f}", share, forward / full / share,
+                 both / full_both / share);
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
   }
 }
