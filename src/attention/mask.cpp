@@ -59,6 +59,16 @@ void intersect_if_needed(const MaskRule& rule, const MaskBlock& block, std::uint
   if (coverage == Coverage::some) rule.intersect(block, visible, stride);
 }
 
+// Both, where `a` may be null for a rule that lets everything through.
+Rule both(const Rule& a, const Rule& b);
+
+// A regrouping of which a further rule lets only some pairs through.
+Regrouping narrowed(Regrouping regular, const Rule& rule) {
+  regular.also = both(regular.also, rule);
+  if (regular.apart) regular.apart = both(regular.apart, rule);
+  return regular;
+}
+
 class AndRule final : public MaskRule {
  public:
   AndRule(Rule a, Rule b) : a_(std::move(a)), b_(std::move(b)) {}
@@ -77,9 +87,33 @@ class AndRule final : public MaskRule {
     a_->check(shape);
     b_->check(shape);
   }
+  std::optional<Regrouping> regrouping() const override {
+    auto regular = a_->regrouping();
+    const Rule& other = regular ? b_ : a_;
+    if (!regular) regular = b_->regrouping();
+    return regular ? narrowed(*regular, other) : regular;
+  }
 
  private:
   Rule a_, b_;
+};
+
+class NotRule final : public MaskRule {
+ public:
+  explicit NotRule(Rule a) : a_(std::move(a)) {}
+  Coverage coverage(const MaskBlock& block) const override {
+    const Coverage a = a_->coverage(block);
+    return a == Coverage::all ? Coverage::none : a == Coverage::none ? Coverage::all : a;
+  }
+  void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
+    TileCopy seen(block, visible, stride);
+    a_->intersect(block, seen.data(), seen.stride());
+    seen.merge_into(visible, stride, [](std::uint8_t x, std::uint8_t y) -> std::uint8_t { return x ^ y; });
+  }
+  void check(const MaskShape& shape) const override { a_->check(shape); }
+
+ private:
+  Rule a_;
 };
 
 class OrRule final : public MaskRule {
@@ -106,28 +140,23 @@ class OrRule final : public MaskRule {
     a_->check(shape);
     b_->check(shape);
   }
+  // One side's regular pairs; what the other shows is taken out of them, so that
+  // no pair counts twice.
+  std::optional<Regrouping> regrouping() const override {
+    auto regular = a_->regrouping();
+    const Rule& other = regular ? b_ : a_;
+    if (!regular) regular = b_->regrouping();
+    if (!regular) return regular;
+    regular->also = both(regular->also, std::make_shared<NotRule>(other));
+    regular->apart = regular->apart ? std::make_shared<OrRule>(regular->apart, other) : other;
+    return regular;
+  }
 
  private:
   Rule a_, b_;
 };
 
-class NotRule final : public MaskRule {
- public:
-  explicit NotRule(Rule a) : a_(std::move(a)) {}
-  Coverage coverage(const MaskBlock& block) const override {
-    const Coverage a = a_->coverage(block);
-    return a == Coverage::all ? Coverage::none : a == Coverage::none ? Coverage::all : a;
-  }
-  void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
-    TileCopy seen(block, visible, stride);
-    a_->intersect(block, seen.data(), seen.stride());
-    seen.merge_into(visible, stride, [](std::uint8_t x, std::uint8_t y) -> std::uint8_t { return x ^ y; });
-  }
-  void check(const MaskShape& shape) const override { a_->check(shape); }
-
- private:
-  Rule a_;
-};
+Rule both(const Rule& a, const Rule& b) { return a ? std::make_shared<AndRule>(a, b) : b; }
 
 class EverythingRule final : public MaskRule {
  public:
@@ -159,6 +188,13 @@ void Mask::fill(const MaskBlock& block, std::uint8_t* visible, Index stride) con
   for (Index r = 0; r < block.rows; ++r) std::fill_n(visible + r * stride, block.keys, std::uint8_t{1});
   if (rule_) rule_->intersect(block, visible, stride);
   for (const Rule& rule : padding_) rule->intersect(block, visible, stride);
+}
+
+std::optional<Regrouping> Mask::regrouping() const {
+  auto regular = rule_ ? rule_->regrouping() : std::nullopt;
+  for (const Rule& rule : padding_)
+    if (regular) regular = narrowed(*regular, rule);
+  return regular;
 }
 
 void Mask::check(const MaskShape& shape) const {
