@@ -1,5 +1,6 @@
 #include "regard/multi_head.h"
 
+#include "nn/attend_heads.h"
 #include "nn/node.h"
 #include "regard/error.h"
 
@@ -74,11 +75,11 @@ void take_weights(const AttentionCall<T>& call, BasicAttendResult<T>& result) {
   if (call.seen) *call.seen = {std::move(result.weights), std::move(result.entropy)};
 }
 
-// Attention between projected queries and projected keys and values, on the
-// tape. kv [batch, kv_len, 2 * kv_heads * head_dim].
+}  // namespace
+
 template <class T>
-Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
-                    const AttentionCall<T>& call) {
+Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
+                            const AttentionCall<T>& call) {
   const Index dim = config.model_dim / config.heads, kv_width = config.kv_heads * dim;
   const auto q_shape = shape3(q->value), kv_shape = shape3(kv->value);
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
@@ -105,6 +106,8 @@ Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   });
   return out;
 }
+
+namespace {
 
 template <class T>
 [[noreturn]] void refuse(const char* call, const std::string& what, const KeyValueCache<T>& cache,
@@ -194,7 +197,7 @@ template <class T>
 Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
                                     const AttentionCall<T>& call) {
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
-  return output.forward(tape, attend_heads(tape, config, q, kv, call));
+  return output.forward(tape, detail::attend_heads(tape, config, q, kv, call));
 }
 
 template <class T>
@@ -340,11 +343,13 @@ Tensor<T> concatenate_heads(const Tensor<T>& x) {
   return y;
 }
 
-#define REGARD_INSTANTIATE(T)                                                   \
-  template struct KeyValueCache<T>;                                             \
-  template class MultiHeadAttention<T>;                                         \
-  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);         \
-  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index); \
+#define REGARD_INSTANTIATE(T)                                                                          \
+  template struct KeyValueCache<T>;                                                                    \
+  template class MultiHeadAttention<T>;                                                                \
+  template Var<T> detail::attend_heads(Tape<T>&, const MultiHeadConfig&, const Var<T>&, const Var<T>&, \
+                                       const AttentionCall<T>&);                                       \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);                                \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);                        \
   template Tensor<T> concatenate_heads(const Tensor<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)
