@@ -149,6 +149,10 @@ std::vector<Method> methods() {
     rotate(out, x.q, rope_table<float>(rope_frequencies(dim), 0, x.length));
   };
   const auto recurrence = [](const Data& x) { linear_recurrence({x.q, x.k, x.v}); };
+  const auto recurrence_both = [recurrence](const Data& x) {
+    recurrence(x);
+    linear_recurrence_backward(x.dout, {x.q, x.k, x.v});
+  };
   return {exact("full", [](Index) { return all_visible(); }),
           exact("causal", [](Index) { return causal(); }),
           exact("window256", [](Index) { return sliding_window(256); }),
@@ -175,7 +179,7 @@ std::vector<Method> methods() {
           relative("shaw", false),
           relative("transformer_xl", true),
           {"rope", rope, {}},
-          {"recurrence", recurrence, {}}};
+          {"recurrence", recurrence, recurrence_both}};
 }
 
 }  // namespace

@@ -5,11 +5,9 @@
 
 namespace regard::detail {
 
-template <class T>
-void scale_row(T* row, T factor, Index count);
+void scale_row(float* row, float factor, Index count);
 // to += factor * from
-template <class T>
-void add_times(T* to, const T* from, T factor, Index count);
+void add_times(float* to, const float* from, float factor, Index count);
 // to += from
 void add_row(float* to, const float* from, Index count);
 // to += value
@@ -22,5 +20,6 @@ void raise_row(float* to, const float* from, Index count);
 void split_signs(float* row, float* above, Index count);
 float sum_row(const float* row, Index count);
 float sum_of_squares(const float* row, Index count);
+float dot_rows(const float* a, const float* b, Index count);
 
 }  // namespace regard::detail
