@@ -7,17 +7,10 @@
 namespace regard {
 namespace {
 
-// Columns [first, first + heads * dim) of x [batch, seq, width], as heads.
-template <class T>
-View<T, 4> heads_of(T* x, const std::array<Index, 3>& shape, Index first, Index heads, Index dim) {
-  const auto& [batch, seq, width] = shape;
-  return {x + first, {batch, heads, seq, dim}, {seq * width, dim, width, 1}};
-}
-
-template <class T>
-std::array<Index, 3> shape3(const Tensor<T>& x) {
-  return {x.size(0), x.size(1), x.size(2)};
-}
+using detail::copy_heads;
+using detail::heads_of;
+using detail::options_of;
+using detail::shape3;
 
 // Kernels for float, the reference for double.
 BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
@@ -25,18 +18,10 @@ BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, Vie
   return attend_into(out, q, k, v, options);
 }
 
-void copy_into(const Tensor<double>& from, const View<double, 4>& to) {
-  const auto view = from.view<4>();
-  for (Index b = 0; b < to.size(0); ++b)
-    for (Index h = 0; h < to.size(1); ++h)
-      for (Index i = 0; i < to.size(2); ++i)
-        for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
-}
-
 BasicAttendResult<double> run(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
                               View<double, 4> out, const BasicAttendOptions<double>& options) {
   auto result = reference::attend(q, k, v, options);
-  copy_into(result.out, out);
+  copy_heads(result.out, out);
   return result;
 }
 
@@ -54,20 +39,9 @@ void run_backward(const Views<float>& gradients, View<const float, 4> dout, cons
 void run_backward(const Views<double>& gradients, View<const double, 4> dout, const Views<const double>& x,
                   const BasicForward<double>& forward, const BasicAttendOptions<double>& options) {
   const auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
-  copy_into(result.dq, gradients.q);
-  copy_into(result.dk, gradients.k);
-  copy_into(result.dv, gradients.v);
-}
-
-template <class T>
-BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, double dropout) {
-  BasicAttendOptions<T> options;
-  options.mask = call.mask;
-  options.q_start = call.q_start;
-  if (tape.training() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
-  options.observe.lse = tape.training();
-  options.observe.weights = options.observe.entropy = call.seen != nullptr;
-  return options;
+  copy_heads(result.dq, gradients.q);
+  copy_heads(result.dk, gradients.k);
+  copy_heads(result.dv, gradients.v);
 }
 
 template <class T>

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 
+#include "nn/attend_heads.h"
 #include "nn/node.h"
 #include "regard/error.h"
 #include "regard/relative_attention.h"
 
 namespace regard {
 namespace {
+
+using detail::copy_heads;
+using detail::heads_of;
+using detail::shape3;
 
 RelativeResult<float> run(const BasicRelativeInputs<float>& in) {
   return relative_attend(in.q, in.k, in.v, in.terms, in.options);
@@ -22,22 +27,6 @@ BasicRelativeGradients<float> run_backward(View<const float, 4> dout, const Basi
 BasicRelativeGradients<double> run_backward(View<const double, 4> dout, const BasicRelativeInputs<double>& in,
                                             const RelativeResult<double>&) {
   return reference::relative_attend_backward(dout, in);
-}
-
-// Columns [part * heads * dim, ...) of x [batch, seq, width], as heads.
-template <class T>
-View<T, 4> heads_of(T* x, const Shape& shape, Index part, Index heads, Index dim) {
-  const Index seq = shape[1], width = shape[2];
-  return {x + part * heads * dim, {shape[0], heads, seq, dim}, {seq * width, dim, width, 1}};
-}
-
-template <class T>
-void copy_heads(const Tensor<T>& from, const View<T, 4>& to) {
-  const auto view = from.template view<4>();
-  for (Index b = 0; b < to.size(0); ++b)
-    for (Index h = 0; h < to.size(1); ++h)
-      for (Index i = 0; i < to.size(2); ++i)
-        for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
 }
 
 template <class T>
@@ -118,7 +107,7 @@ Var<T> TransformerXlAttention<T>::forward(Tape<T>& tape, const Var<T>& x, const 
   const auto table = position.forward(tape, tape.node(distances<T>(kv_len, query.in())));
   const auto inputs = [this, q, kv, table, kv_len, dim] {
     const auto heads_in = [&](const Var<T>& from, Index part) {
-      return heads_of(std::as_const(from->value).data(), from->value.shape(), part, heads, dim);
+      return heads_of(std::as_const(from->value).data(), shape3(from->value), part * heads * dim, heads, dim);
     };
     const View<const T, 3> keys(table->value.data(), {heads, kv_len, dim}, {dim, heads * dim, 1});
     return BasicRelativeInputs<T>{heads_in(q, 0),
@@ -134,12 +123,12 @@ Var<T> TransformerXlAttention<T>::forward(Tape<T>& tape, const Var<T>& x, const 
   auto out = tape.node(concatenate_heads(result->out));
   tape.record([=, this] {
     if (out->gradient.empty()) return;
-    const auto dout = heads_of(std::as_const(out->gradient).data(), out->value.shape(), 0, heads, dim);
+    const auto dout = heads_of(std::as_const(out->gradient).data(), shape3(out->value), 0, heads, dim);
     const auto gradients = run_backward(dout, inputs(), *result);
     detail::pass_on(*q, concatenate_heads(gradients.dq));
     auto dkv = Tensor<T>::uninitialised(kv->value.shape());
-    copy_heads(gradients.dk, heads_of(dkv.data(), dkv.shape(), 0, heads, dim));
-    copy_heads(gradients.dv, heads_of(dkv.data(), dkv.shape(), 1, heads, dim));
+    copy_heads(gradients.dk, heads_of(dkv.data(), shape3(dkv), 0, heads, dim));
+    copy_heads(gradients.dv, heads_of(dkv.data(), shape3(dkv), heads * dim, heads, dim));
     detail::pass_on(*kv, std::move(dkv));
     auto dtable = Tensor<T>::uninitialised(table->value.shape());
     for (Index h = 0; h < heads; ++h)

@@ -1,9 +1,10 @@
-// Layers with sparse attention give what transformers computed with the same
+// Layers with attention of their own give what transformers computed with the same
 // weights (tests/data/layers).
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "regard/disentangled.h"
 #include "regard/longformer.h"
 #include "regard/rope.h"
 #include "regard/safetensors.h"
@@ -52,6 +53,20 @@ class Fixture {
       }
   }
 
+  // Rows of real queries, [batch, heads, seq, seq].
+  void expect_weights(const Tensor<float>& got, double tolerance) const {
+    const auto wanted = floats("attentions");
+    const auto mask = integers("mask");
+    ASSERT_EQ(got.shape(), wanted.shape());
+    const Index seq = got.size(3);
+    for (Index i = 0; i < got.count(); ++i) {
+      const Index b = i / (got.size(1) * seq * seq), query = i / seq % seq;
+      if (mask[b * seq + query] != 0) {
+        ASSERT_NEAR(got[i], wanted[i], tolerance) << name_ << " at " << i;
+      }
+    }
+  }
+
  private:
   std::string name_;
   TensorFile file_;
@@ -59,9 +74,9 @@ class Fixture {
 
 // Post-norm around an attention layer, as BERT has it.
 struct Around {
-  Around(const Fixture& fixture, Index width, Index hidden, Activation activation)
-      : first_norm("norm", width, 1e-12),
-        second_norm("norm", width, 1e-12),
+  Around(const Fixture& fixture, Index width, Index hidden, Activation activation, double epsilon = 1e-12)
+      : first_norm("norm", width, epsilon),
+        second_norm("norm", width, epsilon),
         feed_forward("feed_forward", width, hidden, random, activation) {
     fixture.load("attention_norm", first_norm);
     fixture.load("feed_forward_norm", second_norm);
@@ -171,6 +186,27 @@ TEST(checkpoint_layers, big_bird) {
   fixture.expect_output(around.finish(tape, x, layer.self(tape, x, {.mask = mask})), 1.2e-5);
 }
 
+TEST(checkpoint_layers, disentangled_attention_of_deberta) {
+  const Fixture fixture("deberta");
+  Random random(1);
+  DisentangledAttention<float> layer("deberta", {.model_dim = 48, .heads = 4, .buckets = 8, .max_distance = 32},
+                                     random);
+  fixture.load("query", layer.query);
+  fixture.load_keys_and_values("", layer.key_value);
+  fixture.load("output", layer.output);
+  LayerNorm<float> norm("norm", 48, 1e-7);
+  fixture.load("relative_norm", norm);
+  const auto tokens = fixture.integers("mask");
+  Tape<float> tape;
+  HeadWeights<float> seen;
+  const auto x = tape.node(fixture.floats("x"));
+  const auto relative = norm.forward(tape, tape.node(fixture.floats("relative.weight")));
+  const auto y = layer.forward(tape, x, relative, {.mask = padding(tokens, 0), .seen = &seen});
+  Around around(fixture, 48, 128, Activation::gelu, 1e-7);
+  fixture.expect_output(around.finish(tape, x, y), 1.7e-5);
+  fixture.expect_weights(seen.weights, 5.5e-6);
+}
+
 // Pre-norm with RoPE, no biases, and a feed-forward gated by half its width.
 class ModernBertLayer {
  public:
@@ -210,20 +246,8 @@ class ModernBertLayer {
     rotate(k, k, table);
     const auto tokens = fixture_.integers("mask");
     const auto result = attend(q, k, v, {.mask = mask_ & padding(tokens, 0), .observe = {.weights = true}});
-    expect_weights(result.weights, tokens);
+    fixture_.expect_weights(result.weights, 9e-6);
     return tape.node(concatenate_heads(result.out));
-  }
-
-  void expect_weights(const Tensor<float>& got, const Tensor<std::int64_t>& tokens) const {
-    const auto wanted = fixture_.floats("attentions");
-    ASSERT_EQ(got.shape(), wanted.shape());
-    const Index seq = got.size(3);
-    for (Index i = 0; i < got.count(); ++i) {
-      const Index b = i / (4 * seq * seq), query = i / seq % seq;
-      if (tokens[b * seq + query] != 0) {
-        ASSERT_NEAR(got[i], wanted[i], 9e-6) << "at " << i;
-      }
-    }
   }
 
   static Var<float> gated(Tape<float>& tape, const Var<float>& both) {

@@ -46,6 +46,12 @@ keep("big_bird", expected, "random_blocks", STATES)
 drawn = expected["random_blocks.rand_attn.0"]
 result["big_bird.blocks"] = Tensor("I64", drawn.shape, [int(value) for value in drawn.values])
 
+weights, expected = fixture("deberta-v2")
+keep_weights("deberta", weights, "encoder.layer.0.", BERT | {
+    part: f"attention.self.{part}_proj" for part in ("query", "key", "value")})
+keep_weights("deberta", weights, "encoder.", {"relative": "rel_embeddings", "relative_norm": "LayerNorm"})
+keep("deberta", expected, "right_padded", STATES | {"attentions": "attentions.0"})
+
 weights, expected = fixture("modernbert")
 for layer in range(2):
     name = f"modernbert.{layer}"
