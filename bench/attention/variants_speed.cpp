@@ -13,6 +13,7 @@
 #include "regard/attend.h"
 #include "regard/linear_recurrence.h"
 #include "regard/linformer.h"
+#include "regard/nystrom.h"
 #include "regard/performer.h"
 #include "regard/random.h"
 #include "regard/reformer.h"
@@ -116,6 +117,12 @@ Method linformer() {
           [=](const Data& x) { linformer_attend_backward(x.dout, inputs(x), linformer_attend(inputs(x))); }};
 }
 
+Method nystrom() {
+  const auto inputs = [](const Data& x) { return NystromInputs<float>{x.q, x.k, x.v, {}}; };
+  return {"nystrom", [=](const Data& x) { nystrom_attend(inputs(x)); },
+          [=](const Data& x) { nystrom_attend_backward(x.dout, inputs(x), nystrom_attend(inputs(x))); }};
+}
+
 Method reformer() {
   const auto options = [](const Data& x) {
     return ReformerOptions{.buckets = std::max<Index>(2, x.length / 64), .rounds = 4, .chunk = 64};
@@ -175,6 +182,7 @@ std::vector<Method> methods() {
           performer("performer", false),
           performer("performer_causal", true),
           linformer(),
+          nystrom(),
           reformer(),
           relative("shaw", false),
           relative("transformer_xl", true),
