@@ -39,8 +39,26 @@ struct RecurrenceResult {
 // where sizes disagree or key_dim is 0.
 RecurrenceResult<float> linear_recurrence(const RecurrenceInputs<float>& inputs);
 
+template <class T>
+struct RecurrenceGradients {
+  Tensor<T> dq, dk, dv;
+  Tensor<T> ddecay, dbeta, dstate;  // shapes of the inputs, summed where one served many; empty for what was not given
+};
+
+// Gradients of sum(dout * out) + sum(dstate * state after the last token). dout
+// [batch, q_heads, len, value_dim]; dstate may be left out. Keeps the state before
+// every 64th token and computes those between again, so memory grows by
+// key_dim * value_dim / 64 numbers a token of one head per thread. Throws as
+// linear_recurrence does.
+RecurrenceGradients<float> linear_recurrence_backward(View<const float, 4> dout, const RecurrenceInputs<float>& inputs,
+                                                      View<const float, 4> dstate = {});
+
+// The definition in plain loops; the backward pass keeps every state.
 namespace reference {
 RecurrenceResult<double> linear_recurrence(const RecurrenceInputs<double>& inputs);
+RecurrenceGradients<double> linear_recurrence_backward(View<const double, 4> dout,
+                                                       const RecurrenceInputs<double>& inputs,
+                                                       View<const double, 4> dstate = {});
 }  // namespace reference
 
 }  // namespace regard

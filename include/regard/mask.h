@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,18 @@ struct MaskShape {
   bool fits(Index entries, Index of) const { return entries == 1 || entries == of || (first_ones && entries > of); }
 };
 
+class MaskRule;
+
+// Pairs at regular gaps: key - query = n * gap for some n from `first` to `last`.
+// Rows and keys of one residue (modulo gap) see no others, so each residue is a
+// problem of its own in which the pairs lie side by side.
+struct Regrouping {
+  Index gap = 1;
+  Index first = 0, last = 0;
+  std::shared_ptr<const MaskRule> also;   // must let those pairs through as well; null: nothing more
+  std::shared_ptr<const MaskRule> apart;  // shows further pairs, none of those above; null: there are none
+};
+
 // One rule. Implement it to add a mask of your own: `coverage` may answer
 // `some` whenever it can't tell, `intersect` must be exact.
 class MaskRule {
@@ -55,6 +68,8 @@ class MaskRule {
   virtual void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const = 0;
   // Throws ArgumentError when the rule does not fit these sizes.
   virtual void check(const MaskShape&) const {}
+  // The same pairs as a regrouping, where the rule has regular gaps.
+  virtual std::optional<Regrouping> regrouping() const { return {}; }
 };
 
 // Value type; copying shares the rules. A default-constructed mask hides
@@ -70,6 +85,8 @@ class Mask {
   void fill(const MaskBlock& block, std::uint8_t* visible, Index stride) const;
   void check(const MaskShape& shape) const;
   bool hides_nothing() const { return !rule_ && padding_.empty(); }
+  // Padding included.
+  std::optional<Regrouping> regrouping() const;
 
   // Rows of 1 and 0, one line a query, for batch entry 0 and head 0 unless
   // told otherwise; q_start as in attend (default bottom-right). Throws

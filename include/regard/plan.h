@@ -10,7 +10,7 @@ namespace regard {
 
 struct AttendPlan {
   std::string kernel;              // "AVX2, register tile 6 x 16"
-  std::string path;                // "streaming: ...", "short: ..." or "decode: ..."
+  std::string path;                // "streaming: ...", "regrouped: ...", "short: ..." or "decode: ..."
   std::string storage;             // "q F32, k BF16, v BF16": what is widened to float on the way
   std::vector<std::string> score;  // names of the score modifiers, in order
   Index query_block = 0;           // rows that share packed keys

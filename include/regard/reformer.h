@@ -39,8 +39,8 @@ struct ReformerOptions {
 
 // Bucket of every token: [batch, heads, rounds, len]. The largest of the
 // coordinates of qk R and -qk R, R [head_dim, buckets / 2] Gaussian for each head
-// and round (angular hashing, Andoni et al., 2015). Padded tokens have the bucket
-// `buckets`, their own.
+// and round, drawn row by row by Random(seed, head * rounds + round) (angular
+// hashing, Andoni et al., 2015). Padded tokens have the bucket `buckets`, their own.
 Tensor<std::int32_t> reformer_buckets(View<const float, 4> qk, const ReformerOptions& options);
 
 template <class T>

@@ -54,17 +54,21 @@ RelativeResult<float> relative_attend(View<const float, 4> q, View<const float, 
                                       const RelativeTerms<float>& terms, const RelativeOptions<float>& options = {});
 
 // Shapes of what each belongs to; empty where that was left out.
-struct RelativeGradients {
-  Tensor<float> dq, dk, dv;
-  Tensor<float> dkeys, dvalues, dcontent_bias, dposition_bias;
+template <class T>
+struct BasicRelativeGradients {
+  Tensor<T> dq, dk, dv;
+  Tensor<T> dkeys, dvalues, dcontent_bias, dposition_bias;
 };
+using RelativeGradients = BasicRelativeGradients<float>;
 
 // What relative_attend was called with.
-struct RelativeInputs {
-  View<const float, 4> q, k, v;
-  RelativeTerms<float> terms;
-  RelativeOptions<float> options = {};
+template <class T>
+struct BasicRelativeInputs {
+  View<const T, 4> q, k, v;
+  RelativeTerms<T> terms;
+  RelativeOptions<T> options = {};
 };
+using RelativeInputs = BasicRelativeInputs<float>;
 
 // Gradients of sum(dout * out); `forward` is what relative_attend returned.
 RelativeGradients relative_attend_backward(View<const float, 4> dout, const RelativeInputs& inputs,
@@ -74,6 +78,8 @@ namespace reference {
 // The definition above in plain double loops.
 RelativeResult<double> relative_attend(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
                                        const RelativeTerms<double>& terms, const RelativeOptions<double>& options = {});
+BasicRelativeGradients<double> relative_attend_backward(View<const double, 4> dout,
+                                                        const BasicRelativeInputs<double>& inputs);
 }  // namespace reference
 
 }  // namespace regard

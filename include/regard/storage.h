@@ -69,6 +69,8 @@ class InputView {
   Index size(int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
   Index stride(int axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   const View<const float, 3>& scales() const { return scales_; }  // int8 only
+  // Rows first, first + step, ... of one batch entry: [1, heads, count, size].
+  InputView every(Index batch, Index first, Index step, Index count) const;
   std::string text() const { return shape_text(sizes_.data(), 4); }
 
  private:
@@ -103,6 +105,7 @@ class OutputView {
   Index size(int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
   Index stride(int axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   Index count() const { return sizes_[0] * sizes_[1] * sizes_[2] * sizes_[3]; }
+  OutputView every(Index batch, Index first, Index step, Index count) const;  // as InputView's
   std::string text() const { return shape_text(sizes_.data(), 4); }
 
  private:

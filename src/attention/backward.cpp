@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/regroup.h"
 #include "attention/short.h"
 #include "regard/random.h"
 #include "regard/threads.h"
@@ -377,6 +378,19 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
   return result;
 }
 
+}  // namespace
+
+AttendGradients differentiate(Call& call, const BackwardViews& views) {
+  BackwardState state;
+  state.dout = views.dout;
+  state.dq = views.gradients.dq;
+  state.dk = views.gradients.dk;
+  state.dv = views.gradients.dv;
+  return run_backward(call, state, views.forward, views.dlse);
+}
+
+namespace {
+
 void check_gradient_types(const InputView& k, const InputView& v) {
   for (const auto& [name, view] : {std::pair{"k", &k}, std::pair{"v", &v}})
     if (view->dtype() == DType::i8)
@@ -415,12 +429,9 @@ AttendGradients attend_backward_into(const GradientViews& gradients, const Input
                                      const AttendOptions& options, View<const float, 3> dlse) {
   detail::Call call = detail::checked_call(dout, q, k, v, forward, options, dlse);
   detail::check_gradients(gradients, call);
-  detail::BackwardState state;
-  state.dout = dout;
-  state.dq = gradients.dq;
-  state.dk = gradients.dk;
-  state.dv = gradients.dv;
-  return detail::run_backward(call, state, forward, dlse);
+  const detail::BackwardViews views{gradients, dout, forward, dlse};
+  if (const auto how = detail::choose_regrouping(call).how) return detail::differentiate_regrouped(call, *how, views);
+  return detail::differentiate(call, views);
 }
 
 namespace {

@@ -30,6 +30,16 @@ class Turnstile {
   std::unique_ptr<std::atomic<Index>[]> passed_;
 };
 
+// What a backward call reads and writes besides q, k and v.
+struct BackwardViews {
+  GradientViews gradients;
+  InputView dout;
+  AttendForward forward;
+  View<const float, 3> dlse;  // may be left out
+};
+// The backward pass of a call that is not regrouped.
+AttendGradients differentiate(Call& call, const BackwardViews& views);
+
 struct BackwardState {
   InputView dout;
   OutputView dq, dk, dv;

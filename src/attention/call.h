@@ -121,6 +121,11 @@ struct RowStatistics {
   Tensor<float> largest_score = {};  // empty unless asked for; no sink
 };
 
+RowStatistics make_rows(const Call& call);
+
+// The forward pass of a call that neither decodes nor is regrouped: rows and out.
+void run_tiles(Call& call, RowStatistics& rows, const OutputView& out);
+
 // Fills in what observing asks for beyond statistics of rows.
 void observe_scores(const Call& call, const RowStatistics& rows, AttendResult& result);
 

@@ -4,6 +4,7 @@
 
 #include "attention/decode.h"
 #include "attention/panels.h"
+#include "attention/regroup.h"
 #include "attention/rows.h"
 #include "attention/short.h"
 #include "regard/attend.h"
@@ -203,19 +204,28 @@ void run_streaming(const Call& call, RowStatistics& rows, const OutputView& out)
 
 }  // namespace
 
-AttendResult run_forward(Call& call, const OutputView& out) {
-  const Sizes& sizes = call.sizes;
-  call.tiling = forward_tiling(sizes, call.kernels);
-  const Shape shape{sizes.batch, sizes.q_heads, sizes.q_len};
+RowStatistics make_rows(const Call& call) {
+  const Shape shape{call.sizes.batch, call.sizes.q_heads, call.sizes.q_len};
   RowStatistics rows{Tensor<float>::uninitialised(shape), Tensor<float>::uninitialised(shape), {}};
   if (call.options.observe.entropy) rows.spread = Tensor<float>::uninitialised(shape);
   if (call.options.observe.row_max) rows.largest_score = Tensor<float>::uninitialised(shape);
+  return rows;
+}
+
+void run_tiles(Call& call, RowStatistics& rows, const OutputView& out) {
+  call.tiling = forward_tiling(call.sizes, call.kernels);
+  is_short(call) ? run_short(call, rows, out) : run_streaming(call, rows, out);
+}
+
+AttendResult run_forward(Call& call, const OutputView& out) {
+  call.tiling = forward_tiling(call.sizes, call.kernels);
+  RowStatistics rows = make_rows(call);
   if (is_decoding(call))
     run_decode(call, rows, out);
-  else if (is_short(call))
-    run_short(call, rows, out);
+  else if (const auto how = choose_regrouping(call).how)
+    run_regrouped(call, *how, rows, out);
   else
-    run_streaming(call, rows, out);
+    run_tiles(call, rows, out);
   AttendResult result;
   report(call, rows, result);
   result.entropy = std::move(rows.spread);

@@ -1,6 +1,7 @@
 // Arithmetic of mask rules over blocks of positions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "regard/mask.h"
@@ -28,7 +29,10 @@ inline Span blocks_of(const Span& positions, Index block) {
 
 // Clears what lies outside [begin, end) of a row of `keys` pairs.
 inline void keep_only(std::uint8_t* row, Index keys, Index begin, Index end) {
-  for (Index j = 0; j < keys; ++j) row[j] &= j >= begin && j < end;
+  begin = std::clamp<Index>(begin, 0, keys);
+  end = std::clamp(end, begin, keys);
+  std::fill_n(row, begin, std::uint8_t{0});
+  std::fill_n(row + end, keys - end, std::uint8_t{0});
 }
 
 }  // namespace regard::detail

@@ -1,5 +1,7 @@
 // Patterns with global tokens, random blocks and prefixes.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <string>
@@ -124,6 +126,33 @@ void check_pattern(const BigBird& pattern) {
       refuse(std::string(name) + " must be a number of blocks, got " + std::to_string(value));
 }
 
+// The lists that a thread asked for last: tiles ask for the same few again and
+// again, and drawing costs more than looking. A rule is known by its number, not
+// by its address, which another rule may get after it.
+class RecentLists {
+ public:
+  using List = std::vector<Index>;
+  template <class F>
+  static const List& of(std::uint64_t rule, Index head, Index own, F make) {
+    thread_local std::array<Entry, 16> entries;
+    Entry& entry = entries[static_cast<std::size_t>(own) % entries.size()];
+    if (entry.rule != rule || entry.head != head || entry.own != own) entry = {rule, head, own, make(head, own)};
+    return entry.list;
+  }
+  // A number that no other rule has.
+  static std::uint64_t next_rule() {
+    static std::atomic<std::uint64_t> rules{0};
+    return ++rules;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t rule = 0;
+    Index head = 0, own = 0;
+    List list;
+  };
+};
+
 // Blocks of keys listed for each block of queries: list_of(head, block of
 // queries) gives them, ascending and without repetition.
 class BlockListRule final : public MaskRule {
@@ -138,7 +167,7 @@ class BlockListRule final : public MaskRule {
     const Span keys = detail::blocks_of(detail::keys_of(block), block_);
     bool any = false, whole = true;
     for (Index own = queries.first; own <= queries.last; ++own) {
-      const auto list = list_of_(block.head, own);
+      const auto& list = list_of(block.head, own);
       const Index seen = std::upper_bound(list.begin(), list.end(), keys.last) -
                          std::lower_bound(list.begin(), list.end(), keys.first);
       any |= seen > 0;
@@ -149,11 +178,8 @@ class BlockListRule final : public MaskRule {
   }
 
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
-    std::vector<Index> list;
-    Index known = 0;
     for (Index r = 0; r < block.rows; ++r) {
-      const Index own = detail::floor_div(block.q_start + block.row + r, block_);
-      if (r == 0 || own != known) list = list_of_(block.head, known = own);
+      const auto& list = list_of(block.head, detail::floor_div(block.q_start + block.row + r, block_));
       // Block of keys by block of keys.
       for (Index key = block.key, next = 0; key < block.key + block.keys; key = next) {
         next = std::min((key / block_ + 1) * block_, block.key + block.keys);
@@ -173,8 +199,13 @@ class BlockListRule final : public MaskRule {
   }
 
  private:
+  const std::vector<Index>& list_of(Index head, Index own) const {
+    return RecentLists::of(number_, head, own, list_of_);
+  }
+
   Index block_, heads_, length_;
   ListOf list_of_;
+  std::uint64_t number_ = RecentLists::next_rule();
 };
 
 }  // namespace

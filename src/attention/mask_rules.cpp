@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "attention/mask_blocks.h"
 #include "regard/error.h"
 #include "regard/mask.h"
 #include "regard/tensor.h"
@@ -29,11 +30,9 @@ class BandRule final : public MaskRule {
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
     for (Index r = 0; r < block.rows; ++r) {
       const Index query = block.q_start + block.row + r;
-      const Index begin = left_ < 0 ? 0 : std::clamp<Index>(query - left_ - block.key, 0, block.keys);
-      const Index end = right_ < 0 ? block.keys : std::clamp<Index>(query + right_ + 1 - block.key, 0, block.keys);
-      std::uint8_t* row = visible + r * stride;
-      std::fill(row, row + begin, std::uint8_t{0});
-      if (end < block.keys) std::fill(row + std::max(begin, end), row + block.keys, std::uint8_t{0});
+      const Index begin = left_ < 0 ? 0 : query - left_ - block.key;
+      const Index end = right_ < 0 ? block.keys : query + right_ + 1 - block.key;
+      detail::keep_only(visible + r * stride, block.keys, begin, end);
     }
   }
 

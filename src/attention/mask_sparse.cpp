@@ -30,14 +30,21 @@ class DilatedRule final : public MaskRule {
     return whole ? Coverage::all : Coverage::some;
   }
 
+  std::optional<Regrouping> regrouping() const override {
+    if (dilation_ == 1) return {};
+    return Regrouping{dilation_, -floor_div(-band_.first, dilation_), floor_div(band_.last, dilation_), {}, {}};
+  }
+
   void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
     for (Index r = 0; r < block.rows; ++r) {
       const Index query = block.q_start + block.row + r;
       std::uint8_t* row = visible + r * stride;
-      Index phase = detail::modulo(block.key - query, dilation_);
+      const Index offset = query - block.key;
+      detail::keep_only(row, block.keys, offset + band_.first, offset + band_.last + 1);
+      if (dilation_ == 1) continue;
+      Index phase = detail::modulo(-offset, dilation_);
       for (Index j = 0; j < block.keys; ++j) {
-        const Index distance = block.key + j - query;
-        row[j] &= phase == 0 && distance >= band_.first && distance <= band_.last;
+        row[j] &= phase == 0;
         phase = phase + 1 == dilation_ ? 0 : phase + 1;
       }
     }
@@ -46,6 +53,44 @@ class DilatedRule final : public MaskRule {
  private:
   Span band_;
   Index dilation_;
+};
+
+constexpr Index open_side = std::numeric_limits<Index>::max() / 4;
+
+// Distances 0 to `stride` back, and every multiple of it farther back.
+class StridedRule final : public MaskRule {
+ public:
+  explicit StridedRule(Index stride)
+      : stride_(stride), near_({-stride, 0}, 1), far_({-open_side, -2 * stride}, stride) {}
+
+  Coverage coverage(const MaskBlock& block) const override {
+    const Coverage near = near_.coverage(block);
+    if (near == Coverage::all) return near;
+    const Coverage far = far_.coverage(block);
+    return near == Coverage::none ? far : Coverage::some;
+  }
+
+  void intersect(const MaskBlock& block, std::uint8_t* visible, Index visible_stride) const override {
+    for (Index r = 0; r < block.rows; ++r) {
+      std::uint8_t* row = visible + r * visible_stride;
+      Index back = block.q_start + block.row + r - block.key;
+      Index phase = detail::modulo(back, stride_);
+      for (Index j = 0; j < block.keys; ++j, --back) {
+        row[j] &= back >= 0 && (phase == 0 || back <= stride_);
+        phase = phase == 0 ? stride_ - 1 : phase - 1;
+      }
+    }
+  }
+
+  std::optional<Regrouping> regrouping() const override {
+    auto far = far_.regrouping();
+    if (far) far->apart = std::make_shared<DilatedRule>(near_);
+    return far;
+  }
+
+ private:
+  Index stride_;
+  DilatedRule near_, far_;
 };
 
 // Query and key lie in blocks at most `each_side` apart.
@@ -117,14 +162,13 @@ Mask dilated_window(Index left, Index right, Index dilation) {
   if (left < -1 || right < -1)
     throw ArgumentError("dilated_window: left " + std::to_string(left) + " and right " + std::to_string(right) +
                         " must be at least 0, or -1 for an open side");
-  constexpr Index open = std::numeric_limits<Index>::max() / 4;
-  const auto reach = [&](Index keys) { return keys < 0 || keys > open / dilation ? open : keys * dilation; };
+  const auto reach = [&](Index keys) { return keys < 0 || keys > open_side / dilation ? open_side : keys * dilation; };
   return Mask(std::make_shared<DilatedRule>(Span{-reach(left), reach(right)}, dilation));
 }
 
 Mask strided(Index stride) {
   check_positive("strided", "stride", stride);
-  return window(stride, 0) | dilated_window(-1, 0, stride);
+  return Mask(std::make_shared<StridedRule>(stride));
 }
 
 Mask fixed_blocks(Index block, Index summary) {

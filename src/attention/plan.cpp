@@ -4,6 +4,7 @@
 
 #include "attention/call.h"
 #include "attention/decode.h"
+#include "attention/regroup.h"
 #include "attention/short.h"
 #include "regard/threads.h"
 
@@ -24,6 +25,11 @@ void count_tiles(const Call& call, Index b, Index h, AttendPlan& plan) {
     }
 }
 
+void count_all_tiles(const Call& call, AttendPlan& plan) {
+  for (Index b = 0; b < call.sizes.batch; ++b)
+    for (Index h = 0; h < call.sizes.q_heads; ++h) count_tiles(call, b, h, plan);
+}
+
 // Bytes of scratch memory: `each` floats a thread, and `shared` ones.
 void set_work(AttendPlan& plan, Index items, Index each, Index shared) {
   plan.work_items = items;
@@ -37,6 +43,7 @@ void plan_decode(const Call& call, AttendPlan& plan) {
   plan.query_block = plan.chunk_rows = call.sizes.q_len;
   plan.key_block = decode_block;
   set_work(plan, decode_items(call), decode_workspace(call), decode_partials(call));
+  count_all_tiles(call, plan);
 }
 
 void plan_short(const Call& call, AttendPlan& plan) {
@@ -44,6 +51,12 @@ void plan_short(const Call& call, AttendPlan& plan) {
   plan.query_block = plan.chunk_rows = std::max<Index>(1, call.sizes.q_len);
   plan.key_block = std::max<Index>(1, call.sizes.kv_len);
   set_work(plan, call.sizes.batch * call.sizes.q_heads, short_workspace(call), 0);
+  count_all_tiles(call, plan);
+}
+
+// Blocks of queries of one head.
+Index query_blocks(const Call& call, const AttendPlan& plan) {
+  return (call.sizes.q_len + plan.query_block - 1) / plan.query_block;
 }
 
 void plan_streaming(Call& call, AttendPlan& plan) {
@@ -52,8 +65,36 @@ void plan_streaming(Call& call, AttendPlan& plan) {
   plan.query_block = call.tiling.query_block;
   plan.chunk_rows = call.tiling.chunk_rows;
   plan.key_block = call.tiling.key_block;
-  const Index blocks = (call.sizes.q_len + plan.query_block - 1) / plan.query_block;
-  set_work(plan, call.sizes.batch * call.sizes.q_heads * blocks, forward_workspace(call), 0);
+  set_work(plan, call.sizes.batch * call.sizes.q_heads * query_blocks(call, plan), forward_workspace(call), 0);
+}
+
+// Tiles and work are those of the residues' calls, and of the one for the pairs
+// apart from them.
+void plan_regrouped(Call& call, const Regrouping& how, AttendPlan& plan) {
+  plan_streaming(call, plan);
+  plan.path = "regrouped: queries and keys by their residues modulo " + std::to_string(how.gap) +
+              (how.apart ? ", merged with the pairs apart from those" : "");
+  Index items = 0, sums = 0;
+  if (how.apart) {
+    const AttendOptions options = options_apart(call, how);
+    items = plan.work_items;
+    sums = call.sizes.batch * call.sizes.q_heads * call.sizes.q_len * call.sizes.value_dim;
+    count_all_tiles(call_with(call, options), plan);
+  }
+  for (Index number = 0; number < residue_count(call, how); ++number) {
+    ResidueCall part(call, how, residue_of(call, how, number));
+    count_all_tiles(part.call(), plan);
+    items += part.call().sizes.q_heads * query_blocks(part.call(), plan);
+  }
+  set_work(plan, items, forward_workspace(call), sums);
+}
+
+void plan_tiles(Call& call, AttendPlan& plan) {
+  const RegroupChoice choice = choose_regrouping(call);
+  if (choice.how) return plan_regrouped(call, *choice.how, plan);
+  plan_streaming(call, plan);
+  if (!choice.obstacle.empty()) plan.path += "; not regrouped by residues because of " + choice.obstacle;
+  count_all_tiles(call, plan);
 }
 
 }  // namespace
@@ -72,9 +113,7 @@ AttendPlan plan_attend(const InputView& q, const InputView& k, const InputView& 
   else if (detail::is_short(call))
     detail::plan_short(call, plan);
   else
-    detail::plan_streaming(call, plan);
-  for (Index b = 0; b < call.sizes.batch; ++b)
-    for (Index h = 0; h < call.sizes.q_heads; ++h) detail::count_tiles(call, b, h, plan);
+    detail::plan_tiles(call, plan);
   return plan;
 }
 

@@ -49,8 +49,20 @@ Index short_workspace(const Call& call) {
   return counting.used();
 }
 
+namespace {
+
+// Rows so far apart meet in the same few places of the caches, and reading them
+// again and again where they lie costs more than packing them once.
+bool has_distant_rows(const InputView& x) {
+  constexpr Index distant = 16384;
+  return std::abs(x.stride(2)) * kernels::stored_bytes(x.dtype()) >= distant && x.size(2) > 8;
+}
+
+}  // namespace
+
 bool is_short(const Call& call) {
   const Sizes& sizes = call.sizes;
+  if (has_distant_rows(call.q) || has_distant_rows(call.k) || has_distant_rows(call.v)) return false;
   const bool unit = call.q.stride(3) == 1 && call.k.stride(3) == 1 && call.v.stride(3) == 1;
   return unit && sizes.q_len > 0 && sizes.q_len <= short_length && sizes.kv_len <= short_length &&
          std::max(sizes.head_dim, sizes.value_dim) <= 256;

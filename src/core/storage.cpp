@@ -46,6 +46,28 @@ InputView::InputView(const View<const std::int8_t, 4>& values, const View<const 
                           scales.text());
 }
 
+InputView InputView::every(Index batch, Index first, Index step, Index count) const {
+  InputView part = *this;
+  const Index offset = count == 0 ? 0 : batch * stride(0) + first * stride(2);
+  part.data_ = static_cast<const char*>(data_) + offset * static_cast<Index>(dtype_size(dtype_));
+  part.sizes_ = {1, sizes_[1], count, sizes_[3]};
+  part.strides_[2] *= step;
+  if (dtype_ == DType::i8)
+    part.scales_ = {count == 0 ? scales_.data() : &scales_(batch, Index{0}, first),
+                    {1, sizes_[1], count},
+                    {scales_.stride(0), scales_.stride(1), scales_.stride(2) * step}};
+  return part;
+}
+
+OutputView OutputView::every(Index batch, Index first, Index step, Index count) const {
+  OutputView part = *this;
+  const Index offset = count == 0 ? 0 : batch * stride(0) + first * stride(2);
+  part.data_ = static_cast<char*>(data_) + offset * static_cast<Index>(dtype_size(dtype_));
+  part.sizes_ = {1, sizes_[1], count, sizes_[3]};
+  part.strides_[2] *= step;
+  return part;
+}
+
 namespace {
 
 template <class T>

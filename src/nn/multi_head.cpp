@@ -1,22 +1,16 @@
 #include "regard/multi_head.h"
 
+#include "nn/attend_heads.h"
 #include "nn/node.h"
 #include "regard/error.h"
 
 namespace regard {
 namespace {
 
-// Columns [first, first + heads * dim) of x [batch, seq, width], as heads.
-template <class T>
-View<T, 4> heads_of(T* x, const std::array<Index, 3>& shape, Index first, Index heads, Index dim) {
-  const auto& [batch, seq, width] = shape;
-  return {x + first, {batch, heads, seq, dim}, {seq * width, dim, width, 1}};
-}
-
-template <class T>
-std::array<Index, 3> shape3(const Tensor<T>& x) {
-  return {x.size(0), x.size(1), x.size(2)};
-}
+using detail::copy_heads;
+using detail::heads_of;
+using detail::options_of;
+using detail::shape3;
 
 // Kernels for float, the reference for double.
 BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
@@ -24,18 +18,10 @@ BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, Vie
   return attend_into(out, q, k, v, options);
 }
 
-void copy_into(const Tensor<double>& from, const View<double, 4>& to) {
-  const auto view = from.view<4>();
-  for (Index b = 0; b < to.size(0); ++b)
-    for (Index h = 0; h < to.size(1); ++h)
-      for (Index i = 0; i < to.size(2); ++i)
-        for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
-}
-
 BasicAttendResult<double> run(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
                               View<double, 4> out, const BasicAttendOptions<double>& options) {
   auto result = reference::attend(q, k, v, options);
-  copy_into(result.out, out);
+  copy_heads(result.out, out);
   return result;
 }
 
@@ -53,21 +39,9 @@ void run_backward(const Views<float>& gradients, View<const float, 4> dout, cons
 void run_backward(const Views<double>& gradients, View<const double, 4> dout, const Views<const double>& x,
                   const BasicForward<double>& forward, const BasicAttendOptions<double>& options) {
   const auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
-  copy_into(result.dq, gradients.q);
-  copy_into(result.dk, gradients.k);
-  copy_into(result.dv, gradients.v);
-}
-
-template <class T>
-BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, double dropout) {
-  BasicAttendOptions<T> options;
-  options.mask = call.mask;
-  options.q_start = call.q_start;
-  if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
-  if (call.seen) options.observe = call.observe;
-  if (call.change) options.observe.weights = true;
-  if (tape.recording()) options.observe.lse = true;
-  return options;
+  copy_heads(result.dq, gradients.q);
+  copy_heads(result.dk, gradients.k);
+  copy_heads(result.dv, gradients.v);
 }
 
 // Hands a result to whoever looks in or changes it. `context` is the heads' output.
@@ -81,11 +55,11 @@ void show(const AttentionCall<T>& call, const BasicAttendResult<T>& result, cons
   call.seen->context = context;
 }
 
-// Attention between projected queries and projected keys and values, on the
-// tape. kv [batch, kv_len, 2 * kv_heads * head_dim].
+}  // namespace
+
 template <class T>
-Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
-                    const AttentionCall<T>& call) {
+Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
+                            const AttentionCall<T>& call) {
   const Index dim = config.model_dim / config.heads, kv_width = config.kv_heads * dim;
   const auto q_shape = shape3(q->value), kv_shape = shape3(kv->value);
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
@@ -112,6 +86,8 @@ Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   });
   return out;
 }
+
+namespace {
 
 template <class T>
 [[noreturn]] void refuse(const char* call, const std::string& what, const KeyValueCache<T>& cache,
@@ -207,7 +183,7 @@ Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>
     throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
   if (call.seen) call.seen->layer = this;
-  return output.forward(tape, attend_heads(tape, config, q, kv, call));
+  return output.forward(tape, detail::attend_heads(tape, config, q, kv, call));
 }
 
 template <class T>
@@ -358,11 +334,13 @@ Tensor<T> concatenate_heads(const Tensor<T>& x) {
   return y;
 }
 
-#define REGARD_INSTANTIATE(T)                                                   \
-  template struct KeyValueCache<T>;                                             \
-  template class MultiHeadAttention<T>;                                         \
-  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);         \
-  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index); \
+#define REGARD_INSTANTIATE(T)                                                                          \
+  template struct KeyValueCache<T>;                                                                    \
+  template class MultiHeadAttention<T>;                                                                \
+  template Var<T> detail::attend_heads(Tape<T>&, const MultiHeadConfig&, const Var<T>&, const Var<T>&, \
+                                       const AttentionCall<T>&);                                       \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);                                \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);                        \
   template Tensor<T> concatenate_heads(const Tensor<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)

@@ -132,6 +132,24 @@ TEST(reformer, hashing_follows_direction_and_not_length) {
   EXPECT_LT(same, buckets.count() / 3);
 }
 
+// The definition in double: no other direction is farther along, but for rounding.
+TEST(reformer, a_bucket_is_the_direction_that_a_token_points_to_most) {
+  const auto qk = normal({2, 3, 40, 8}, 6);
+  const ReformerOptions options{.buckets = 10, .rounds = 2, .seed = 11};
+  const auto buckets = reformer_buckets(qk, options);
+  for (Index n = 0; n < buckets.count(); ++n) {
+    const Index token = n % 40, round = n / 40 % 2, head = n / 80 % 3, batch = n / 240;
+    Random random(11, static_cast<std::uint64_t>(head * 2 + round));
+    std::vector<double> along(10);
+    for (Index d = 0; d < 8; ++d)
+      for (std::size_t c = 0; c < 5; ++c)
+        along[c] += static_cast<double>(qk[((batch * 3 + head) * 40 + token) * 8 + d]) * random.normal();
+    for (std::size_t c = 0; c < 5; ++c) along[5 + c] = -along[c];
+    const double most = *std::max_element(along.begin(), along.end());
+    ASSERT_NEAR(along[static_cast<std::size_t>(buckets[n])], most, 1e-5) << n;
+  }
+}
+
 // Tokens at a small angle share a bucket far more often than others.
 TEST(reformer, near_tokens_meet_more_often) {
   auto qk = normal({1, 1, 2, 16}, 6);

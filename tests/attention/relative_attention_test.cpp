@@ -39,12 +39,16 @@ struct WideCase {
         position(widen(c.position)),
         first(c.first),
         mask(c.mask) {}
+  BasicRelativeInputs<double> inputs() const {
+    BasicRelativeInputs<double> in{q, k, v, {.first = first, .keys = keys}, {.mask = mask}};
+    if (!values.empty()) in.terms.values = values;
+    if (!content.empty()) in.terms.content_bias = content;
+    if (!position.empty()) in.terms.position_bias = position;
+    return in;
+  }
   RelativeResult<double> run() const {
-    RelativeTerms<double> terms{.first = first, .keys = keys};
-    if (!values.empty()) terms.values = values;
-    if (!content.empty()) terms.content_bias = content;
-    if (!position.empty()) terms.position_bias = position;
-    return reference::relative_attend(q, k, v, terms, {.mask = mask});
+    const auto in = inputs();
+    return reference::relative_attend(in.q, in.k, in.v, in.terms, in.options);
   }
   Tensor<double> q, k, v, keys, values, content, position;
   Index first;
@@ -70,6 +74,14 @@ void expect_exact(const Case& c) {
   const auto dout = normal(got.out.shape(), 50);
   const auto wide_dout = widen(dout);
   const auto gradients = relative_attend_backward(dout, in, got);
+  const auto plain = reference::relative_attend_backward(wide_dout, wide.inputs());
+  expect_near(gradients.dq, plain.dq, 3e-5);
+  expect_near(gradients.dk, plain.dk, 3e-5);
+  expect_near(gradients.dv, plain.dv, 3e-5);
+  expect_near(gradients.dkeys, plain.dkeys, 1e-4);
+  expect_near(gradients.dvalues, plain.dvalues, 1e-4);
+  expect_near(gradients.dcontent_bias, plain.dcontent_bias, 1e-4);
+  expect_near(gradients.dposition_bias, plain.dposition_bias, 1e-4);
   const auto loss = [&] { return testing::weighed(wide.run().out, wide_dout); };
   testing::expect_slopes("dq", gradients.dq, wide.q, loss);
   testing::expect_slopes("dk", gradients.dk, wide.k, loss);

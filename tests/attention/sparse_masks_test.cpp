@@ -147,6 +147,73 @@ TEST(sparse_masks, combine_with_other_masks) {
   EXPECT_EQ((!dilated_window(-1, -1, 2)).picture(3, 3), "010\n101\n010\n");
 }
 
+// A rule as a user may write it: never sure about a block.
+class Diagonal final : public MaskRule {
+ public:
+  Coverage coverage(const MaskBlock&) const override { return Coverage::some; }
+  void intersect(const MaskBlock& block, std::uint8_t* visible, Index stride) const override {
+    for (Index r = 0; r < block.rows; ++r)
+      for (Index j = 0; j < block.keys; ++j)
+        visible[r * stride + j] &= (block.q_start + block.row + r - block.key - j) % 3 == 0;
+  }
+};
+
+// Unions within intersections within negations, tile by tile: each pair is what
+// the same formula says of its parts, and a tile's neighbours stay untouched.
+TEST(sparse_masks, rules_nest_to_any_depth_in_any_tile) {
+  const auto near = [](Index q, Index k) { return std::abs(q - k) <= 5; };
+  const auto global = [](Index q, Index k) { return q == 20 || k == 20 || q == 90 || k == 90; };
+  const auto same = [](Index q, Index k) { return q / 10 == k / 10; };
+  const auto third = [](Index q, Index k) { return (q - k) % 3 == 0; };
+  const Mask a = window(5, 5), b = global_tokens({20, 90}), c = block_window(10, 0),
+             d = Mask(std::make_shared<Diagonal>());
+  const std::vector<Pattern> nested{
+      {"(a | b) & (c | d)", (a | b) & (c | d),
+       [=](Index q, Index k) { return (near(q, k) || global(q, k)) && (same(q, k) || third(q, k)); }},
+      {"!(a | !(b | !(c | d)))", !(a | !(b | !(c | d))),
+       [=](Index q, Index k) { return !near(q, k) && (global(q, k) || !(same(q, k) || third(q, k))); }},
+      {"(a & !d) | (c & !(b | d))", (a & !d) | (c & !(b | d)),
+       [=](Index q, Index k) {
+         return (near(q, k) && !third(q, k)) || (same(q, k) && !(global(q, k) || third(q, k)));
+       }},
+      {"a | b | c | d", a | b | c | d,
+       [=](Index q, Index k) { return near(q, k) || global(q, k) || same(q, k) || third(q, k); }}};
+  Random random(33);
+  for (const Pattern& pattern : nested)
+    for (Index n = 0; n < 2000; ++n) {
+      const MaskBlock block = random_block(random);
+      std::vector<std::uint8_t> tile(40 * 41, 7);
+      pattern.mask.fill(block, tile.data(), 41);
+      bool right = true;
+      for (Index r = 0; r < 40; ++r)
+        for (Index j = 0; j < 41; ++j) {
+          const bool inside = r < block.rows && j < block.keys;
+          const int wanted = inside ? pattern.sees(block.row + r, block.key + j) : 7;
+          right &= tile[static_cast<std::size_t>(r * 41 + j)] == wanted;
+        }
+      ASSERT_TRUE(right) << pattern.name << ": rows " << block.row << "+" << block.rows << " keys " << block.key << "+"
+                         << block.keys;
+    }
+}
+
+// Many rules and heads asked in turn, as threads with several calls do.
+TEST(sparse_masks, random_blocks_of_several_rules_do_not_mix) {
+  const auto pattern_of = [](std::uint64_t seed) {
+    return BigBird{.length = 320, .block = 8, .random = 3, .seed = seed};
+  };
+  Random random(34);
+  for (Index n = 0; n < 3000; ++n) {
+    const BigBird pattern = pattern_of(random.below(3));
+    const Mask mask = random_blocks(pattern);  // may lie where an earlier one lay
+    const Index head = static_cast<Index>(random.below(3)), own = static_cast<Index>(random.below(40));
+    const auto drawn = random_blocks_of(pattern, head, own);
+    for (Index block = 0; block < 40; ++block) {
+      const bool seen = std::count(drawn.begin(), drawn.end(), block) > 0;
+      ASSERT_EQ(mask.coverage({0, head, own * 8, 8, block * 8, 8, 0}), seen ? Coverage::all : Coverage::none);
+    }
+  }
+}
+
 TEST(sparse_masks, batch_entries_have_lists_and_lengths_of_their_own) {
   const Mask global = global_tokens_of_each({{0}, {2}}), prefix = prefix_lm({1, 3});
   EXPECT_EQ(global.picture(3, 3, 0), "111\n100\n100\n");

@@ -1,20 +1,16 @@
 // Linear attention as a recurrence over a matrix of [key_dim, value_dim].
-#include "regard/linear_recurrence.h"
+#include "attention/variants/linear_recurrence.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
 
-#include "attention/problem.h"
 #include "attention/variants/row_loops.h"
 #include "regard/error.h"
 #include "regard/threads.h"
 
 namespace regard {
 namespace detail {
-
-namespace {
 
 template <class T>
 Sizes check_recurrence(const char* call, const RecurrenceInputs<T>& in) {
@@ -34,86 +30,79 @@ Sizes check_recurrence(const char* call, const RecurrenceInputs<T>& in) {
   return sizes;
 }
 
-// One key head: its state and the query heads that read it.
 template <class T>
-class Recurrence {
- public:
-  Recurrence(const RecurrenceInputs<T>& in, const Sizes& sizes, RecurrenceResult<T>& result)
-      : in_(in), sizes_(sizes), result_(result), update_(static_cast<std::size_t>(sizes.value_dim)) {
-    scale_ = in.scale ? *in.scale : static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
-  }
+void check_recurrence_gradients(const char* call, const Sizes& sizes, const View<const T, 4>& dout,
+                                const View<const T, 4>& dstate) {
+  check_equal(call, "dout", shape_of(dout), {sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim});
+  if (dstate.given())
+    check_equal(call, "dstate", shape_of(dstate), {sizes.batch, sizes.kv_heads, sizes.head_dim, sizes.value_dim});
+}
 
-  void run(Index b, Index h) {
-    state_ = result_.state.data() + (b * sizes_.kv_heads + h) * sizes_.head_dim * sizes_.value_dim;
-    for (Index r = 0; r < sizes_.head_dim; ++r)
-      for (Index d = 0; d < sizes_.value_dim; ++d) row(r)[d] = in_.state.given() ? in_.state(b, h, r, d) : T{0};
-    for (Index t = 0; t < sizes_.q_len; ++t) {
-      decay(b, h, t);
-      add_token(b, h, t);
-      for (Index head = h * sizes_.group(); head < (h + 1) * sizes_.group(); ++head) read(b, head, t);
+template Sizes check_recurrence(const char*, const RecurrenceInputs<float>&);
+template Sizes check_recurrence(const char*, const RecurrenceInputs<double>&);
+template void check_recurrence_gradients(const char*, const Sizes&, const View<const float, 4>&,
+                                         const View<const float, 4>&);
+template void check_recurrence_gradients(const char*, const Sizes&, const View<const double, 4>&,
+                                         const View<const double, 4>&);
+
+void RecurrenceState::start() {
+  for (Index r = 0; r < sizes_.head_dim; ++r)
+    for (Index d = 0; d < sizes_.value_dim; ++d) row(r)[d] = in_.state.given() ? in_.state(b_, h_, r, d) : 0.0f;
+}
+
+void RecurrenceState::decay(Index t) {
+  if (!in_.decay.given()) return;
+  const bool one = in_.decay.size(3) == 1;
+  float factor = one ? std::exp(in_.decay(b_, h_, t, 0)) : 0.0f;
+  for (Index r = 0; r < sizes_.head_dim; ++r) {
+    if (!one) factor = std::exp(in_.decay(b_, h_, t, r));
+    scale_row(row(r), factor, sizes_.value_dim);
+  }
+}
+
+void RecurrenceState::add_token(Index t, float* error) {
+  const Index width = sizes_.value_dim;
+  for (Index d = 0; d < width; ++d) error[d] = in_.v(b_, h_, t, d);
+  const float* update = error;
+  if (in_.beta.given()) {
+    for (Index r = 0; r < sizes_.head_dim; ++r) add_times(error, row(r), -in_.k(b_, h_, t, r), width);
+    std::copy_n(error, width, update_.data());
+    scale_row(update_.data(), beta_of(in_, b_, h_, t), width);
+    update = update_.data();
+  }
+  for (Index r = 0; r < sizes_.head_dim; ++r) add_times(row(r), update, in_.k(b_, h_, t, r), width);
+}
+
+namespace {
+
+// One key head, and the query heads that read its state.
+void run_head(const RecurrenceInputs<float>& in, const Sizes& sizes, Index head, RecurrenceResult<float>& result) {
+  const Index b = head / sizes.kv_heads, h = head % sizes.kv_heads, width = sizes.value_dim;
+  RecurrenceState state(in, sizes, b, h, result.state.data() + head * sizes.head_dim * width);
+  std::vector<float> error(static_cast<std::size_t>(width));
+  const float scale = scale_of(in, sizes);
+  state.start();
+  for (Index t = 0; t < sizes.q_len; ++t) {
+    state.decay(t);
+    state.add_token(t, error.data());
+    for (Index reader = h * sizes.group(); reader < (h + 1) * sizes.group(); ++reader) {
+      float* to = result.out.data() + ((b * sizes.q_heads + reader) * sizes.q_len + t) * width;
+      std::fill_n(to, width, 0.0f);
+      for (Index r = 0; r < sizes.head_dim; ++r) add_times(to, state.row(r), scale * in.q(b, reader, t, r), width);
     }
   }
-
- private:
-  T* row(Index r) { return state_ + r * sizes_.value_dim; }
-
-  void decay(Index b, Index h, Index t) {
-    if (!in_.decay.given()) return;
-    const bool one = in_.decay.size(3) == 1;
-    T factor = one ? std::exp(in_.decay(b, h, t, 0)) : T{0};
-    for (Index r = 0; r < sizes_.head_dim; ++r) {
-      if (!one) factor = std::exp(in_.decay(b, h, t, r));
-      scale_row(row(r), factor, sizes_.value_dim);
-    }
-  }
-
-  void add_token(Index b, Index h, Index t) {
-    for (Index d = 0; d < sizes_.value_dim; ++d) update_[static_cast<std::size_t>(d)] = in_.v(b, h, t, d);
-    if (in_.beta.given()) {
-      for (Index r = 0; r < sizes_.head_dim; ++r)
-        add_times(update_.data(), row(r), -in_.k(b, h, t, r), sizes_.value_dim);
-      scale_row(update_.data(), in_.beta(b, in_.beta.size(1) == 1 ? 0 : h, t), sizes_.value_dim);
-    }
-    for (Index r = 0; r < sizes_.head_dim; ++r) add_times(row(r), update_.data(), in_.k(b, h, t, r), sizes_.value_dim);
-  }
-
-  void read(Index b, Index head, Index t) {
-    T* to = result_.out.data() + ((b * sizes_.q_heads + head) * sizes_.q_len + t) * sizes_.value_dim;
-    std::fill_n(to, sizes_.value_dim, T{0});
-    for (Index r = 0; r < sizes_.head_dim; ++r) add_times(to, row(r), scale_ * in_.q(b, head, t, r), sizes_.value_dim);
-  }
-
-  const RecurrenceInputs<T>& in_;
-  const Sizes& sizes_;
-  RecurrenceResult<T>& result_;
-  T scale_{};
-  T* state_ = nullptr;
-  std::vector<T> update_;
-};
-
-template <class T>
-RecurrenceResult<T> run_recurrence(const char* call, const RecurrenceInputs<T>& in) {
-  const Sizes sizes = check_recurrence(call, in);
-  RecurrenceResult<T> result{Tensor<T>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
-                             Tensor<T>::uninitialised({sizes.batch, sizes.kv_heads, sizes.head_dim, sizes.value_dim})};
-  parallel_items(sizes.batch * sizes.kv_heads, [&](Index item, int) {
-    Recurrence<T>(in, sizes, result).run(item / sizes.kv_heads, item % sizes.kv_heads);
-  });
-  return result;
 }
 
 }  // namespace
-
 }  // namespace detail
 
 RecurrenceResult<float> linear_recurrence(const RecurrenceInputs<float>& inputs) {
-  return detail::run_recurrence("linear_recurrence", inputs);
+  const auto sizes = detail::check_recurrence("linear_recurrence", inputs);
+  RecurrenceResult<float> result{
+      Tensor<float>::uninitialised({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
+      Tensor<float>::uninitialised({sizes.batch, sizes.kv_heads, sizes.head_dim, sizes.value_dim})};
+  parallel_items(sizes.batch * sizes.kv_heads, [&](Index head, int) { detail::run_head(inputs, sizes, head, result); });
+  return result;
 }
-
-namespace reference {
-RecurrenceResult<double> linear_recurrence(const RecurrenceInputs<double>& inputs) {
-  return detail::run_recurrence("reference::linear_recurrence", inputs);
-}
-}  // namespace reference
 
 }  // namespace regard

@@ -1,4 +1,4 @@
-// Forward pass and reference of the Reformer.
+// The Reformer, forward.
 #include "regard/reformer.h"
 
 #include <algorithm>
@@ -121,52 +121,5 @@ ReformerResult<float> reformer_attend(View<const float, 4> qk, View<const float,
                  [&](Index head, int) { detail::ReformerForward(call, result, head).run(); });
   return result;
 }
-
-namespace reference {
-
-ReformerResult<double> reformer_attend(View<const double, 4> qk, View<const double, 4> v,
-                                       const Tensor<std::int32_t>& buckets, const ReformerOptions& options) {
-  const auto s = detail::check_reformer("reference::reformer_attend", qk.sizes(), v.sizes(), options);
-  detail::check_equal("reference::reformer_attend", "buckets", buckets.shape(),
-                      {s.batch, s.q_heads, options.rounds, s.q_len});
-  detail::check_buckets("reference::reformer_attend", buckets, options);
-  const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
-  ReformerResult<double> result{Tensor<double>({s.batch, s.q_heads, s.q_len, s.value_dim}),
-                                Tensor<double>({s.batch, s.q_heads, s.q_len}), buckets};
-  const auto out = result.out.view<4>();
-  const auto score = [&](Index b, Index h, Index i, Index j) {
-    double product = 0, square = 0;
-    for (Index d = 0; d < s.head_dim; ++d) {
-      product += qk(b, h, i, d) * qk(b, h, j, d);
-      square += qk(b, h, j, d) * qk(b, h, j, d);
-    }
-    return square == 0 ? 0 : scale * product / std::sqrt(square);
-  };
-  const auto real = [&](Index b, Index token) {
-    const auto& mask = options.key_mask;
-    return !mask.given() || mask(mask.size(0) == 1 ? 0 : b, token) != 0;
-  };
-  for (Index n = 0; n < result.lse.count(); ++n) {
-    const Index i = n % s.q_len, h = n / s.q_len % s.q_heads, b = n / s.q_len / s.q_heads;
-    const auto rounds =
-        detail::sorted_rounds(buckets.data() + n / s.q_len * options.rounds * s.q_len, s.q_len, options);
-    std::vector<Index> met;
-    for (Index j = 0; j < s.q_len && real(b, i); ++j) {
-      bool meets = false;
-      for (const auto& round : rounds)
-        meets |= detail::meet(round, static_cast<std::int32_t>(i), static_cast<std::int32_t>(j));
-      if (meets && j != i && real(b, j) && !(options.causal && j > i)) met.push_back(j);
-    }
-    if (met.empty() && real(b, i)) met.push_back(i);
-    double total = 0;
-    for (Index j : met) total += std::exp(score(b, h, i, j));
-    result.lse[n] = std::log(total);
-    for (Index j : met)
-      for (Index d = 0; d < s.value_dim; ++d) out(b, h, i, d) += std::exp(score(b, h, i, j)) / total * v(b, h, j, d);
-  }
-  return result;
-}
-
-}  // namespace reference
 
 }  // namespace regard

@@ -48,15 +48,6 @@ struct HashRound {
 // buckets [rounds, len] of one head.
 std::vector<HashRound> sorted_rounds(const std::int32_t* buckets, Index len, const ReformerOptions& options);
 
-// Whether tokens i and j meet in a round, i asking.
-inline bool meet(const HashRound& round, std::int32_t i, std::int32_t j) {
-  const auto at = [](const std::vector<std::int32_t>& list, std::int32_t n) {
-    return list[static_cast<std::size_t>(n)];
-  };
-  const std::int32_t back = at(round.chunks, i) - at(round.chunks, j);
-  return at(round.buckets, i) == at(round.buckets, j) && (back == 0 || back == 1);
-}
-
 // One head in one round, token after token in sorted order.
 struct SortedHead {
   Scratch queries, keys, values;  // queries are scaled, keys have length 1

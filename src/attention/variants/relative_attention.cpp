@@ -1,4 +1,4 @@
-// Forward pass and reference of relative attention.
+// Relative attention, forward.
 #include "regard/relative_attention.h"
 
 #include <algorithm>
@@ -107,31 +107,6 @@ void RelativeForward::write(RelativeResult<float>& result) {
   }
 }
 
-// One row of the reference: its scores in double, -inf where hidden.
-std::vector<double> plain_scores(const Sizes& sizes, const RelativeTerms<double>& terms,
-                                 const RelativeOptions<double>& options, const View<const double, 4>& q,
-                                 const View<const double, 4>& k, const std::array<Index, 3>& at) {
-  const auto& [b, h, i] = at;
-  const Index start = options.q_start.of(b, sizes.q_len, sizes.kv_len), last = terms.keys.size(1) - 1;
-  const double scale = options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(sizes.head_dim));
-  std::vector<std::uint8_t> visible(static_cast<std::size_t>(sizes.kv_len));
-  options.mask.fill({b, h, i, 1, 0, sizes.kv_len, start}, visible.data(), sizes.kv_len);
-  std::vector<double> scores(static_cast<std::size_t>(sizes.kv_len), -std::numeric_limits<double>::infinity());
-  for (Index j = 0; j < sizes.kv_len; ++j) {
-    if (!visible[static_cast<std::size_t>(j)]) continue;
-    const Index row = std::clamp(j - (start + i) - terms.first, Index{0}, last);
-    double score = 0;
-    for (Index d = 0; d < sizes.head_dim; ++d) {
-      const double u = terms.content_bias.given() ? terms.content_bias(table_head(terms.content_bias, h), d) : 0;
-      const double w = terms.position_bias.given() ? terms.position_bias(table_head(terms.position_bias, h), d) : 0;
-      score += (q(b, h, i, d) + u) * k(b, h / sizes.group(), j, d);
-      score += (q(b, h, i, d) + w) * terms.keys(table_head(terms.keys, h), row, d);
-    }
-    scores[static_cast<std::size_t>(j)] = score * scale;
-  }
-  return scores;
-}
-
 }  // namespace
 }  // namespace detail
 
@@ -152,38 +127,5 @@ RelativeResult<float> relative_attend(View<const float, 4> q, View<const float, 
   });
   return result;
 }
-
-namespace reference {
-
-RelativeResult<double> relative_attend(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
-                                       const RelativeTerms<double>& terms, const RelativeOptions<double>& options) {
-  const auto sizes =
-      detail::check_relative("reference::relative_attend", q.sizes(), k.sizes(), v.sizes(), terms, options);
-  RelativeResult<double> result{Tensor<double>({sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim}),
-                                Tensor<double>({sizes.batch, sizes.q_heads, sizes.q_len})};
-  const auto out = result.out.view<4>();
-  for (Index row = 0; row < result.lse.count(); ++row) {
-    const Index i = row % sizes.q_len, h = row / sizes.q_len % sizes.q_heads, b = row / sizes.q_len / sizes.q_heads;
-    const auto scores = detail::plain_scores(sizes, terms, options, q, k, {b, h, i});
-    constexpr double hidden = -std::numeric_limits<double>::infinity();
-    double top = hidden, sum = 0;
-    for (double score : scores) top = std::max(top, score);
-    for (double score : scores) sum += score == hidden ? 0 : std::exp(score - top);
-    result.lse[row] = sum == 0 ? hidden : top + std::log(sum);
-    const Index start = options.q_start.of(b, sizes.q_len, sizes.kv_len), last = terms.keys.size(1) - 1;
-    for (Index j = 0; j < sizes.kv_len; ++j) {
-      if (scores[static_cast<std::size_t>(j)] == hidden) continue;
-      const double weight = std::exp(scores[static_cast<std::size_t>(j)] - result.lse[row]);
-      const Index distance = std::clamp(j - (start + i) - terms.first, Index{0}, last);
-      for (Index d = 0; d < sizes.value_dim; ++d) {
-        const double add = terms.values.given() ? terms.values(detail::table_head(terms.values, h), distance, d) : 0;
-        out(b, h, i, d) += weight * (v(b, h / sizes.group(), j, d) + add);
-      }
-    }
-  }
-  return result;
-}
-
-}  // namespace reference
 
 }  // namespace regard

@@ -5,11 +5,9 @@
 
 namespace regard::detail {
 
-template <class T>
-void scale_row(T* row, T factor, Index count);
+void scale_row(float* row, float factor, Index count);
 // to += factor * from
-template <class T>
-void add_times(T* to, const T* from, T factor, Index count);
+void add_times(float* to, const float* from, float factor, Index count);
 // to = from / divisor
 void divided_row(float* to, const float* from, float divisor, Index count);
 // to += from
@@ -27,5 +25,6 @@ void split_signs(float* row, float* above, Index count);
 Index largest_of_both_signs(const float* row, Index count);
 float sum_row(const float* row, Index count);
 float sum_of_squares(const float* row, Index count);
+float dot_rows(const float* a, const float* b, Index count);
 
 }  // namespace regard::detail

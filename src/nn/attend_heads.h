@@ -1,0 +1,52 @@
+// Attention between projected queries and projected keys and values, on the tape.
+#pragma once
+
+#include <array>
+
+#include "regard/multi_head.h"
+
+namespace regard::detail {
+
+// Columns [first, first + heads * dim) of x [batch, seq, width], as heads.
+template <class T>
+View<T, 4> heads_of(T* x, const std::array<Index, 3>& shape, Index first, Index heads, Index dim) {
+  const auto& [batch, seq, width] = shape;
+  return {x + first, {batch, heads, seq, dim}, {seq * width, dim, width, 1}};
+}
+
+template <class T>
+std::array<Index, 3> shape3(const Tensor<T>& x) {
+  return {x.size(0), x.size(1), x.size(2)};
+}
+
+// from [batch, heads, seq, dim], packed.
+template <class T>
+void copy_heads(const Tensor<T>& from, const View<T, 4>& to) {
+  const auto view = from.template view<4>();
+  for (Index b = 0; b < to.size(0); ++b)
+    for (Index h = 0; h < to.size(1); ++h)
+      for (Index i = 0; i < to.size(2); ++i)
+        for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
+}
+
+// What a layer's call comes to: weights are kept for the way back in training, and shown when asked for.
+template <class T>
+BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, double dropout) {
+  BasicAttendOptions<T> options;
+  options.mask = call.mask;
+  options.q_start = call.q_start;
+  if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
+  if (call.seen) options.observe = call.observe;
+  if (call.change) options.observe.weights = true;
+  if (tape.recording()) options.observe.lse = true;
+  return options;
+}
+
+// q [batch, q_len, heads * head_dim], kv [batch, kv_len, 2 * kv_heads * head_dim]:
+// keys, then values. -> the shape of q, heads side by side. Reads heads, kv_heads,
+// model_dim and dropout of the config.
+template <class T>
+Var<T> attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
+                    const AttentionCall<T>& call);
+
+}  // namespace regard::detail
