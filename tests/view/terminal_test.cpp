@@ -124,7 +124,7 @@ TEST(Terminal, tables_align_their_columns_and_become_paragraphs_where_they_do_no
             "head    mean  长\n"
             "L0H0     0.5   1\n"
             "L10H1  12.25  22\n");
-  EXPECT_EQ(terminal_table({{"a", "a long heading"}, {"row", "1"}}, 20), "row: a long heading\n1\n");
+  EXPECT_EQ(terminal_table({{"a", "a longer heading"}, {"row", "1"}}, 20), "row: a longer\nheading 1\n");
   EXPECT_EQ(terminal_table({}, 40), "");
 }
 
