@@ -101,7 +101,10 @@ PerformerFeatures performer_features(Index features, Index head_dim, std::uint64
   if (features < 1 || head_dim < 1)
     throw ArgumentError("performer_features: features " + std::to_string(features) + " and head_dim " +
                         std::to_string(head_dim) + " must be at least 1");
-  Random random(seed);
+  // A stream of their own: data drawn from Random(seed) would otherwise point where
+  // the features do.
+  constexpr std::uint64_t stream = 0x70657266;
+  Random random(seed, stream);
   Tensor<double> rows({features, head_dim});
   for (Index first = 0; first < features; first += head_dim)
     detail::orthogonal_rows(random, std::min(head_dim, features - first), head_dim, rows.data() + first * head_dim);
