@@ -294,6 +294,9 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
          "does not go with --contents, which lists all there is");
   refuse(a.patterns, {"--head", "--query", "--scale", "--lines", "--contents", "--method"},
          "does not go with --patterns, which names every head's pattern");
+  const bool rollout = std::find(a.methods.begin(), a.methods.end(), "rollout") != a.methods.end();
+  refuse(rollout && head_number(a.head).has_value(), {"--head"},
+         "does not go with --method rollout, which has no heads");
   refuse(a.contents && is_figure(a), {"--contents"}, "goes with --format term or json");
   refuse(a.contents || a.format == "term", {"-o"}, "goes with --format svg, png, pdf or json");
   refuse(!is_figure(a), {"--lines", "--inches", "--transparent"}, "goes with --format svg, png or pdf");

@@ -54,6 +54,7 @@ struct PatternOptions {
   Index window = 2;              // local: at most so many positions away, on either side
   double threshold = 0.5;        // of the excess that a label takes
   double broad_threshold = 0.9;  // of entropy / log(visible keys)
+  bool operator==(const PatternOptions&) const = default;
 };
 
 // One layer's map, apart from its weights.

@@ -78,7 +78,9 @@ void plan_regrouped(Call& call, const Regrouping& how, AttendPlan& plan) {
   if (how.apart) {
     const AttendOptions options = options_apart(call, how);
     items = plan.work_items;
+    // Of the pairs apart, and of the others too where `out` cannot hold floats.
     sums = call.sizes.batch * call.sizes.q_heads * call.sizes.q_len * call.sizes.value_dim;
+    if (call.q.dtype() != DType::f32) sums *= 2;
     count_all_tiles(call_with(call, options), plan);
   }
   for (Index number = 0; number < residue_count(call, how); ++number) {

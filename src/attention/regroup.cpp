@@ -90,10 +90,12 @@ std::string obstacle_to(const Call& call) {
   return {};
 }
 
-// Enough rows and keys of each residue that calls of their own pay.
+// Enough rows of each residue that calls of their own pay. Asks for nothing that
+// neighbours in a batch change, such as the padded number of keys or strides:
+// bits must not depend on them.
 bool is_worthwhile(const Call& call, const Regrouping& how) {
   constexpr Index least = 4;
-  return how.gap <= std::min(call.sizes.q_len, call.sizes.kv_len) / least && !is_decoding(call) && !is_short(call);
+  return how.gap <= call.sizes.q_len / least && call.sizes.q_len > short_length && !is_decoding(call);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@
 namespace regard::detail {
 
 // Whether a call is regrouped, and if its mask would allow it, why it is not.
-// Depends on lengths, options and strides, never on threads or what is observed.
+// Depends on q_len and options, never on threads, what is observed, or neighbours
+// in a batch.
 struct RegroupChoice {
   std::optional<Regrouping> how;
   std::string obstacle;  // "dropout"; empty if there is none

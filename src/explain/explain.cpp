@@ -174,12 +174,13 @@ class Study {
       test.uniform += with(uniform_weights());
       const AttentionPlace place{test.kind, test.layer.value_or(-1)};
       for (Index draw = 0; draw < options_.draws; ++draw) {
-        Random permuting(options_.seed, stream_of(place, 2 * draw)),
-            drawing(options_.seed, stream_of(place, 2 * draw + 1));
+        Random permuting(options_.seed, stream_of(place, 2 * draw) + (batch_ << 44)),
+            drawing(options_.seed, stream_of(place, 2 * draw + 1) + (batch_ << 44));
         test.permuted += with(permuted_weights(permuting));
         test.random += with(random_weights(drawing));
       }
     }
+    ++batch_;
   }
 
   void rank_source(const AnsweredText& text, std::size_t number) {
@@ -222,6 +223,7 @@ class Study {
   std::vector<std::size_t> order_;
   std::vector<HeadSums> sums_;
   std::vector<std::vector<T>> means_;
+  std::uint64_t batch_ = 0;  // each draws numbers of its own
   Explanation found_;
 };
 

@@ -198,6 +198,9 @@ Contributions<T> contribution_norms(const HeadWeights<T>& seen, bool self) {
     throw ArgumentError(std::string(call) +
                         ": the layer was run without its residual, which EncoderLayer and "
                         "DecoderLayer record");
+  if (seen.residual->value.shape() != seen.context->value.shape())
+    throw ArgumentError(std::string(call) + ": residual " + seen.residual->value.text() + " but the heads gave " +
+                        seen.context->value.text());
   const Sizes s = sizes_of(seen);
   Contributions<T> result{Tensor<T>(seen.weights.shape()), Tensor<T>({s.batch, s.q_len, s.kv_len}),
                           Tensor<T>({s.batch, s.q_len}), Tensor<T>({s.batch, s.q_len})};

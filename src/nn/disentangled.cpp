@@ -241,6 +241,7 @@ Var<T> DisentangledAttention<T>::forward(Tape<T>& tape, const Var<T>& x, const V
                                     key_value.forward(tape, relative)});
   auto context = tape.node(node->run_forward(detail::options_of(tape, call, config.dropout)));
   if (call.seen) {
+    *call.seen = {};
     static_cast<BasicObservations<T>&>(*call.seen) = node->result();
     call.seen->context = context;
   }

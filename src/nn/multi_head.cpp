@@ -50,6 +50,7 @@ void show(const AttentionCall<T>& call, const BasicAttendResult<T>& result, cons
           const Var<T>& context, const MultiHeadConfig& config) {
   if (call.change) call.change({context->value, key_value->value, result.weights, config});
   if (!call.seen) return;
+  *call.seen = {};  // nothing of an earlier run stays
   static_cast<BasicObservations<T>&>(*call.seen) = result;
   call.seen->key_value = key_value;
   call.seen->context = context;
@@ -182,8 +183,9 @@ Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>
   if (call.change && tape.recording())
     throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
+  const auto context = detail::attend_heads(tape, config, q, kv, call);
   if (call.seen) call.seen->layer = this;
-  return output.forward(tape, detail::attend_heads(tape, config, q, kv, call));
+  return output.forward(tape, context);
 }
 
 template <class T>
@@ -216,9 +218,8 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
       run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
           filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options_of(tape, call, 0.0));
   if (call.seen) {
+    *call.seen = {};
     static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
-    call.seen->layer = nullptr;
-    call.seen->key_value = nullptr;
     call.seen->context = out;
   }
   return out;

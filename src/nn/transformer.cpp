@@ -36,8 +36,9 @@ EncoderLayer<T>::EncoderLayer(const std::string& name, const LayerConfig& given,
 template <class T>
 Var<T> EncoderLayer<T>::forward(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
   const auto attended = sublayer(tape, config, attention_norm, x, [&](const Var<T>& y, const Var<T>& residual) {
+    const auto out = attention.self(tape, y, call);
     show_sublayer(call, config, attention_norm, residual);
-    return attention.self(tape, y, call);
+    return out;
   });
   return sublayer(tape, config, feed_forward_norm, attended,
                   [&](const Var<T>& y, const Var<T>&) { return feed_forward.forward(tape, y); });
@@ -76,12 +77,14 @@ Var<T> DecoderLayer<T>::forward(Tape<T>& tape, const Var<T>& x, const Var<T>& me
   return run(
       tape, x,
       [&](const Var<T>& y, const Var<T>& residual) {
+        const auto attended = self_attention.self(tape, y, self);
         show_sublayer(self, config, self_norm, residual);
-        return self_attention.self(tape, y, self);
+        return attended;
       },
       [&](const Var<T>& y, const Var<T>& residual) {
+        const auto attended = cross_attention.cross(tape, y, memory, cross);
         show_sublayer(cross, config, cross_norm, residual);
-        return cross_attention.cross(tape, y, memory, cross);
+        return attended;
       });
 }
 

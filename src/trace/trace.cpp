@@ -170,9 +170,12 @@ PatternSetting pattern_setting(const Trace& trace, AttentionKind kind) {
 namespace {
 
 std::vector<HeadPattern> patterns_of(const Trace& trace, const AttentionMap& map, const PatternOptions& options) {
-  if (!map.patterns.empty()) return map.patterns;
+  // Recorded ones were made with the defaults.
+  if (!map.patterns.empty() && options == PatternOptions{}) return map.patterns;
   if (map.weights.empty())
-    throw ArgumentError("patterns: map " + map_name(map) + " holds neither weights nor patterns");
+    throw ArgumentError("patterns: map " + map_name(map) +
+                        (map.patterns.empty() ? " holds neither weights nor patterns"
+                                              : " holds no weights, and its patterns were made with other options"));
   PatternSetting setting = pattern_setting(trace, map.kind);
   if (!map.visible.empty() && map.visible.shape() != Shape{setting.q_len, setting.kv_len})
     throw ArgumentError("patterns: map " + map_name(map) + " has visible " + map.visible.text() + ", need " +

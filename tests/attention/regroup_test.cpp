@@ -265,6 +265,21 @@ TEST(regroup, bits_depend_neither_on_threads_nor_on_neighbours_nor_on_observing)
   }
 }
 
+TEST(regroup, bits_do_not_depend_on_padding_to_a_longer_neighbour) {
+  const Mask mask = strided(20);
+  const auto both = random_inputs({.batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 200, .kv_len = 200});
+  const std::vector<Index> lengths{60, 200};
+  const auto first_of = [](const Tensor<float>& x, Index rows) {
+    return packed(x.view<4>().slice(0, 0, 1).slice(2, 0, rows));
+  };
+  AttendOptions padded{.mask = mask, .q_start = 0};
+  padded.kv_lengths = lengths;
+  const auto together = attend(both.q, both.k, both.v, padded).out;
+  const auto alone =
+      attend(first_of(both.q, 200), first_of(both.k, 60), first_of(both.v, 60), {.mask = mask, .q_start = 0}).out;
+  EXPECT_TRUE(same_bits(alone, first_of(together, 200)));
+}
+
 TEST(regroup, hidden_numbers_stay_hidden) {
   const Index bad = 64;
   for (const Mask& mask : {dilated_window(6, 1, 5), strided(7)}) {

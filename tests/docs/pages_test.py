@@ -58,7 +58,7 @@ def problems_of(page, programs, shown):
                 yield f"{name}: no code before this output: {first} ..."
             elif not current.prints(block):
                 yield f"{name}: {current.name} does not print: {first} ..."
-    for target in re.findall(r"\]\(([^)#:]+)\)", BLOCK.sub("", text)):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", BLOCK.sub("", text)):
         if not (page.parent / target).exists():
             yield f"{name} points to {target}, which does not exist"
 

@@ -20,8 +20,8 @@ LEFT = {
 
 HEADERS = {
     "core": "cpu dtype error half random storage tensor threads view",
-    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask observe performer plan reformer relative_attention relative_bias rope score sparse_masks",
-    "nn": "contributions layers loss multi_head optimizer tape transformer",
+    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask nystrom observe performer plan reformer relative_attention relative_bias rope score sparse_masks",
+    "nn": "contributions disentangled layers longformer loss multi_head optimizer tape transformer transformer_xl",
     "io": "file npy safetensors",
     "trace": "patterns rollout trace",
     "model": "dataset decoding model seq2seq training vocabulary",
