@@ -34,5 +34,5 @@ int main() {
         for (regard::Index key = 0; key < n; ++key) visible[key] = key <= query;
       }};
   for (const auto& head : regard::name_patterns(observed, setting, {.window = window}))
-    std::printf("%s %.2f\n", regard::pattern_name(head.label), head.label_score());
+    std::printf("%s: %.2f\n", regard::pattern_name(head.label), head.label_score());
 }
