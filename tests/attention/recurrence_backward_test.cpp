@@ -3,12 +3,14 @@
 #include <functional>
 
 #include "attention/cases.h"
+#include "element_slopes.h"
 #include "regard/linear_recurrence.h"
 
 namespace regard {
 namespace {
 
 using testing::errors;
+using testing::expect_element_slopes;
 using testing::message_of;
 using testing::normal;
 using testing::widen;
@@ -76,32 +78,20 @@ double loss_of(const Data<double>& data) {
   return loss;
 }
 
-void expect_slopes(Data<double>& data, Tensor<double>& values, const Tensor<double>& gradient,
-                   const std::string& name) {
-  ASSERT_EQ(gradient.shape(), values.shape()) << name;
-  constexpr double step = 1e-5;
-  for (Index i = 0; i < values.count(); ++i) {
-    const double before = values[i];
-    values[i] = before + step;
-    const double above = loss_of(data);
-    values[i] = before - step;
-    const double below = loss_of(data);
-    values[i] = before;
-    const double slope = (above - below) / (2 * step);
-    ASSERT_NEAR(gradient[i], slope, 1e-7 * (1 + std::abs(slope))) << name << " at " << i;
-  }
-}
-
 TEST(recurrence_backward, the_plain_gradients_are_slopes) {
   for (const Rule& rule : rules()) {
     auto data = widened(data_of(rule, 5));
     const auto gradients = reference::linear_recurrence_backward(data.dout, data.inputs(), data.dstate);
-    expect_slopes(data, data.q, gradients.dq, rule.name + ": dq");
-    expect_slopes(data, data.k, gradients.dk, rule.name + ": dk");
-    expect_slopes(data, data.v, gradients.dv, rule.name + ": dv");
-    expect_slopes(data, data.decay, gradients.ddecay, rule.name + ": ddecay");
-    expect_slopes(data, data.beta, gradients.dbeta, rule.name + ": dbeta");
-    expect_slopes(data, data.state, gradients.dstate, rule.name + ": dstate");
+    const auto expect = [&](const char* name, const Tensor<double>& gradient, Tensor<double>& x) {
+      expect_element_slopes(
+          rule.name + ": " + name, gradient, x, [&] { return loss_of(data); }, 1e-7);
+    };
+    expect("dq", gradients.dq, data.q);
+    expect("dk", gradients.dk, data.k);
+    expect("dv", gradients.dv, data.v);
+    expect("ddecay", gradients.ddecay, data.decay);
+    expect("dbeta", gradients.dbeta, data.beta);
+    expect("dstate", gradients.dstate, data.state);
   }
 }
 

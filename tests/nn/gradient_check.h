@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "element_slopes.h"
 #include "regard/random.h"
 #include "regard/tape.h"
 
@@ -47,29 +48,14 @@ inline double loss_of(const Checked& checked, bool backward, std::vector<Tensor<
   return loss;
 }
 
-inline void expect_slopes(Checked& checked, Tensor<double>& values, const Tensor<double>& gradient,
-                          const std::string& name) {
-  ASSERT_EQ(gradient.shape(), values.shape()) << name;
-  constexpr double step = 1e-5;
-  for (Index i = 0; i < values.count(); ++i) {
-    const double before = values[i];
-    values[i] = before + step;
-    const double above = loss_of(checked, false);
-    values[i] = before - step;
-    const double below = loss_of(checked, false);
-    values[i] = before;
-    const double slope = (above - below) / (2 * step);
-    ASSERT_NEAR(gradient[i], slope, 2e-7 * (1 + std::abs(slope))) << name << " at " << i;
-  }
-}
-
 inline void expect_exact_gradients(Checked checked) {
   std::vector<Tensor<double>> gradients;
   loss_of(checked, true, &gradients);
+  const auto loss = [&] { return loss_of(checked, false); };
   for (std::size_t i = 0; i < checked.inputs.size(); ++i)
-    expect_slopes(checked, checked.inputs[i], gradients[i], "input " + std::to_string(i));
+    expect_element_slopes("input " + std::to_string(i), gradients[i], checked.inputs[i], loss, 2e-7);
   for (auto* parameter : checked.parameters)
-    expect_slopes(checked, parameter->value, Tensor<double>(parameter->gradient), parameter->name);
+    expect_element_slopes(parameter->name, Tensor<double>(parameter->gradient), parameter->value, loss, 2e-7);
 }
 
 // Weights of a layer, all nonzero: biases that start at 0 would hide faults.

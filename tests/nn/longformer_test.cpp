@@ -37,14 +37,20 @@ TEST(Longformer, gradients_are_exact_without_global_tokens) {
                           }});
 }
 
+MultiHeadAttention<double> full_attention(const Linear<double>& query, const Linear<double>& key_value,
+                                          const Linear<double>& output) {
+  Random random(1);
+  MultiHeadAttention<double> full("full", {.model_dim = 6, .heads = 2}, random);
+  full.query = query;
+  full.key_value = key_value;
+  full.output = output;
+  return full;
+}
+
 // A window over everything, no global tokens: plain multi-head attention.
 TEST(Longformer, a_window_over_everything_is_full_attention) {
   auto layer = layer_of({.model_dim = 6, .heads = 2, .each_side = 9});
-  Random random(1);
-  MultiHeadAttention<double> full("full", {.model_dim = 6, .heads = 2}, random);
-  full.query = layer.query;
-  full.key_value = layer.key_value;
-  full.output = layer.output;
+  auto full = full_attention(layer.query, layer.key_value, layer.output);
   Tape<double> tape;
   const auto x = tape.node(random_tensor<double>({2, 8, 6}, 3));
   const auto wanted = full.self(tape, x)->value, got = layer.forward(tape, x)->value;
@@ -54,11 +60,7 @@ TEST(Longformer, a_window_over_everything_is_full_attention) {
 // Every token global: full attention through the global projections.
 TEST(Longformer, global_tokens_use_projections_of_their_own) {
   auto layer = layer_of({.model_dim = 6, .heads = 2, .each_side = 0});
-  Random random(1);
-  MultiHeadAttention<double> full("full", {.model_dim = 6, .heads = 2}, random);
-  full.query = layer.global_query;
-  full.key_value = layer.global_key_value;
-  full.output = layer.output;
+  auto full = full_attention(layer.global_query, layer.global_key_value, layer.output);
   Tape<double> tape;
   const auto x = tape.node(random_tensor<double>({1, 5, 6}, 3));
   const auto wanted = full.self(tape, x)->value;
