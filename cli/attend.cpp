@@ -14,6 +14,7 @@
 
 #include "checks.h"
 #include "commands.h"
+#include "notes.h"
 #include "regard/attend.h"
 #include "regard/plan.h"
 #include "regard/safetensors.h"
@@ -349,9 +350,28 @@ TensorFile compute(const TensorFile& file, const Arguments& arguments) {
   return written;
 }
 
+// q decides in which precision all is computed.
+bool computes_in_double(const TensorFile& file, const Arguments& arguments) {
+  const DType stored = file.at("q").dtype;
+  const DType known[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
+  if (std::find(std::begin(known), std::end(known), stored) == std::end(known))
+    throw ArgumentError(file.path + ": q has dtype " + dtype_name(stored) + " where F64, F32, BF16 or F16 is needed");
+  return wanted_type(arguments).value_or(stored) == DType::f64;
+}
+
+// Files that serve both passes hold what the forward pass alone has no use for.
+void note_gradients(const TensorFile& file, const Arguments& arguments) {
+  if (arguments.grad) return;
+  std::vector<std::string> unread;
+  for (const char* name : {"dout", "dlse"})
+    if (file.has(name)) unread.emplace_back(name);
+  note_unread("attend", arguments.in, unread, "--grad");
+}
+
 void run(const Arguments& arguments) {
   if (arguments.out.empty() && !arguments.explain)
     throw UsageError("--out is required: name the safetensors file to write with -o OUT.safetensors");
+  if (!arguments.out.empty()) refuse_same_file(arguments.in, arguments.out);
   if (!arguments.window.empty()) window_from(arguments.window);
   observe_from(arguments);
   if (arguments.scale && !std::isfinite(*arguments.scale)) throw UsageError("--scale must be a finite number");
@@ -363,17 +383,11 @@ void run(const Arguments& arguments) {
     for (const char* name : {"k", "v"})
       if (file.at(name).dtype == DType::i8)
         throw ArgumentError(file.path + ": " + name + " is I8, which has no gradient");
-  const bool in_double = wanted_type(arguments).value_or(file.at("q").dtype) == DType::f64;
-  const TensorFile written = in_double ? compute<double>(file, arguments) : compute<float>(file, arguments);
+  note_gradients(file, arguments);
+  const TensorFile written = computes_in_double(file, arguments) ? compute<double>(file, arguments) : compute<float>(file, arguments);
   if (!arguments.out.empty()) write_safetensors(arguments.out, written);
   for (const auto& [name, tensor] : written.tensors)
     fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
-}
-
-std::string check_softcap(const std::string& text) {
-  double cap = 0;
-  return CLI::detail::lexical_cast(text, cap) && cap > 0 && std::isfinite(cap) ? ""
-                                                                               : "needs a number above 0, got " + text;
 }
 
 void add_observers(CLI::App& command, Arguments& arguments) {
@@ -403,19 +417,21 @@ void add_attend(CLI::App& program) {
   command
       .add_option("IN", arguments->in,
                   "safetensors file with q, k, v (4-D; k and v may be I8 with k_scales, v_scales) and, where wanted, "
-                  "bias, mask (BOOL, true = may attend), sink, kv_lengths, dout, dlse")
+                  "bias, mask (BOOL, true = may attend), sink, kv_lengths (I64 [batch], the keys that exist), dout, dlse")
       ->required();
   command.add_option("-o,--out", arguments->out, "safetensors file to write; only --explain does without")
+      ->check(output_path())
       ->type_name("OUT");
   command.add_flag("--causal", arguments->causal, "A query sees keys up to its own position");
-  command.add_option("--align", arguments->align, "Where query 0 stands: bottom-right (default) or top-left")
+  command.add_option("--align", arguments->align, "Where queries stand: bottom-right (default): the last at the last key of the tensor, whatever kv_lengths "
+                  "says; or top-left: the first at the first key")
       ->check(CLI::IsMember({"bottom-right", "top-left"}))
       ->type_name("CORNER");
   command.add_option("--window", arguments->window, "See L keys before and R keys after the own position; -1 = open")
       ->type_name("L,R");
   command.add_option("--scale", arguments->scale, "Factor on q.k (default 1/sqrt(head_dim))")->type_name("X");
   command.add_option("--softcap", arguments->softcap, "Scores become C * tanh(score / C)")
-      ->check(check_softcap)
+      ->check(above(0))
       ->type_name("C");
   command
       .add_option("--dtype", arguments->dtype,

@@ -5,8 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
+
+#include "commands.h"
 
 namespace regard::cli {
 namespace {
@@ -50,6 +53,19 @@ CLI::Validator unsigned_number() {
     return fmt::format("{} is not a whole number from 0 to {}", text, largest);
   };
   return CLI::Validator(check, fmt::format("in [0 - {}]", largest));
+}
+
+CLI::Validator output_path() {
+  const auto check = [](std::string& text) {
+    return text == "-" ? std::string("name a file; /dev/stdout is the standard output") : std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+void refuse_same_file(const std::string& in, const std::string& out) {
+  std::error_code failure;  // an output that is not there yet
+  if (std::filesystem::is_regular_file(out, failure) && std::filesystem::equivalent(in, out, failure))
+    throw UsageError("--out: " + out + " is the file that is read: name another");
 }
 
 }  // namespace regard::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace regard::cli {
 
@@ -13,5 +14,11 @@ CLI::Validator between(double least, double most);
 
 // What fits 64 bits without a sign; CLI11 itself would take -1 for 2^64 - 1.
 CLI::Validator unsigned_number();
+
+// A path that is written to. "-" is one, and never meant as one.
+CLI::Validator output_path();
+
+// Throws UsageError when `out` is the file that was read, under whatever name.
+void refuse_same_file(const std::string& in, const std::string& out);
 
 }  // namespace regard::cli

@@ -300,7 +300,11 @@ void explain_text(const Arguments& a, Model& model, const Answered& answered, co
   fmt::print("{}\n", terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(words.source, " "),
                                                   fmt::join(words.symbols.begin(), words.symbols.end() - 1, " ")),
                                       width));
-  print_part("What each symbol was read from: the source symbol that a method puts first, where it stands, its score.",
+  print_part(
+      "What each symbol was read from: the source symbol that a method puts first, where it stands, its score. "
+      "weights and norms: shares of the cross-attention, mean over decoder layers and heads. rollout: weights followed "
+      "through all layers. gradient: weight times gradient of log p, summed over layers and heads. ablation: how far p "
+      "falls with that source symbol hidden.",
              symbol_rows(scores, words.source, words.symbols), width);
   print_report(found, a, width);
 }

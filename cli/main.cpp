@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <sstream>
@@ -98,14 +99,17 @@ int print_help_or_version(const CLI::App& program, const CLI::Success& asked) {
   return code;
 }
 
+int report_lost_output(int reason) {
+  const std::string text = reason != 0 ? ": " + std::generic_category().message(reason) : "";
+  return report("", "can't write to the standard output" + text, runtime_error);
+}
+
 // A full disk or a closed pipe shows only when the last output is flushed; what
 // an earlier flush met is remembered by the stream, without its reason.
 int finish_output(int code) {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-  if (!failed || code != 0) return code;
-  const std::string reason = errno != 0 ? ": " + std::generic_category().message(errno) : "";
-  return report("", "can't write to the standard output" + reason, runtime_error);
+  return failed && code == 0 ? report_lost_output(errno) : code;
 }
 
 int run(CLI::App& program, int count, char** arguments) {
@@ -124,6 +128,10 @@ int run(CLI::App& program, int count, char** arguments) {
     return 128 + stopped.signal;
   } catch (const std::bad_alloc&) {
     return report(command_of(program), "not enough memory: use smaller inputs or ask for fewer outputs", runtime_error);
+  } catch (const std::system_error& error) {
+    // Long texts are written before the last flush, and fmt throws then.
+    return std::ferror(stdout) ? report_lost_output(error.code().value())
+                               : report(command_of(program), error.what(), runtime_error);
   } catch (const std::exception& error) {
     return report(command_of(program), error.what(), runtime_error);
   }
@@ -133,6 +141,8 @@ int run(CLI::App& program, int count, char** arguments) {
 }  // namespace regard::cli
 
 int main(int count, char** arguments) {
+  // A file that grows beyond its limit is a failed write with a message, not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App program{"Regard: attention you can look into, at full speed", "regard"};
   program.set_version_flag("--version", std::string("regard ") + regard::version());
   program.require_subcommand(0, 1);

@@ -15,6 +15,13 @@ void note_unknown(const char* command, const std::string& text, const std::vecto
              Vocabulary::specials()[Vocabulary::unknown]);
 }
 
+void note_unread(const char* command, const std::string& path, const std::vector<std::string>& names,
+                 const char* flag) {
+  if (names.empty()) return;
+  fmt::print(stderr, "regard {}: {} holds {}, which only {} reads\n", command, printable(path),
+             fmt::join(names, " and "), flag);
+}
+
 void note_truncated(const char* command, const std::string& text, const Hypothesis& answer) {
   if (answer.truncated)
     fmt::print(stderr, "regard {}: the output for \"{}\" did not end: cut at {} symbols\n", command, printable(text),

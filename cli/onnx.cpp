@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checks.h"
 #include "commands.h"
 #include "regard/onnx.h"
 #include "regard/safetensors.h"
@@ -27,6 +28,9 @@ std::string joined(const std::vector<std::string>& names) {
 
 // What the command line alone can have wrong, before the file is read.
 void check_node(const onnx::Node& node) {
+  if (const Index since = onnx::since(node.op); node.opset < since)
+    throw UsageError("--opset: " + node.op + " exists from " + std::to_string(since) + " on, not in " +
+                     std::to_string(node.opset));
   try {
     onnx::check_attributes(node);
   } catch (const ArgumentError& error) {
@@ -38,8 +42,17 @@ void check_node(const onnx::Node& node) {
       throw UsageError("--outputs: " + node.op + " has no output '" + name + "'; it has " + joined(known));
 }
 
+// "Attention (opset 23 on), ..."
+std::string operators_text() {
+  std::vector<std::string> all;
+  for (const std::string& op : onnx::operators())
+    all.push_back(op + " (opset " + std::to_string(onnx::since(op)) + " on)");
+  return joined(all);
+}
+
 void run(const Arguments& arguments) {
   check_node(arguments.node);
+  refuse_same_file(arguments.in, arguments.out);
   const TensorFile file = read_safetensors(arguments.in);
   TensorFile written;
   written.tensors = onnx::run(arguments.node, file.tensors);
@@ -53,11 +66,14 @@ void run(const Arguments& arguments) {
 void add_onnx(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("onnx", "Run one ONNX operator node on a safetensors file");
   const auto arguments = std::make_shared<Arguments>();
-  command.add_option("OP", arguments->node.op, "The operator: " + joined(onnx::operators()))
+  command.add_option("OP", arguments->node.op, "The operator: " + operators_text())
       ->required()
       ->check(CLI::IsMember(onnx::operators()));
   command.add_option("IN", arguments->in, "safetensors file whose tensors have the operator's input names")->required();
-  command.add_option("-o,--out", arguments->out, "safetensors file to write")->required()->type_name("OUT");
+  command.add_option("-o,--out", arguments->out, "safetensors file to write")
+      ->required()
+      ->check(output_path())
+      ->type_name("OUT");
   command.add_option("--opset", arguments->node.opset, "Version of the operator set")
       ->required()
       ->check(CLI::Range(onnx::first_opset, onnx::last_opset))

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checks.h"
@@ -117,17 +118,26 @@ void finish_arguments(Arguments& a) {
   if (a.name.empty()) a.name = printable(std::filesystem::path(a.out).lexically_normal().filename().string());
 }
 
+// A fresh run takes nobody's place.
+void refuse_what_is_there(const std::string& folder) {
+  const auto holds = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
+  if (holds("training.json"))
+    throw UsageError(folder + " holds a run already: give --resume to go on with it, or another --out");
+  if (holds("model.json") || holds("model.safetensors"))
+    throw UsageError(folder + " holds a model that no run goes on with: give another --out");
+}
+
 Trainer start(Arguments& a) {
   if (a.resume) {
     TsvOptions options = Trainer::data_options(a.out);
     options.skip_bad = a.skip_bad;
     return Trainer::resume(a.out, read_part(a.train, "training", options), read_part(a.dev, "development", options));
   }
-  if (std::filesystem::exists(a.out + "/training.json") || std::filesystem::exists(a.out + "/model.json"))
-    throw UsageError(a.out + " holds a run already: give --resume to go on with it, or another --out");
+  LockedFolder folder(a.out);
+  refuse_what_is_there(a.out);
   const Index longest = a.sizes.max_length;
   const TsvOptions options{.words = a.words, .skip_bad = a.skip_bad, .longest = {longest, longest}};
-  return Trainer(a.out, a.training, a.sizes, read_part(a.train, "training", options),
+  return Trainer(std::move(folder), a.training, a.sizes, read_part(a.train, "training", options),
                  read_part(a.dev, "development", options), a.words, a.name);
 }
 
@@ -144,7 +154,7 @@ void print_plan(Trainer& trainer) {
   fmt::print("{:<12}{} weights, ", "model", trainer.model().network->weight_count());
   const Index finished = trainer.finished_epochs(), epochs = trainer.config().epochs;
   if (finished >= epochs)
-    fmt::print("all {} epochs are finished\n", epochs);
+    fmt::print("{} finished\n", epochs == 1 ? "its one epoch is" : fmt::format("all {} epochs are", epochs));
   else
     fmt::print("epochs {} to {}\n", finished + 1, epochs);
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -324,7 +325,35 @@ void show(const Arguments& a, const std::vector<Trace>& all) {
   }
 }
 
-void view(const CLI::App& command, const Arguments& a) {
+std::string ending_of(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  return ending.empty() ? "" : ending.substr(1);
+}
+
+// The file's ending is the format, unless --format says it: they must not disagree.
+void settle_format(const CLI::App& command, Arguments& a) {
+  const std::string ending = ending_of(a.out);
+  const bool known = ending == "svg" || ending == "png" || ending == "pdf" || ending == "json";
+  if (command.count("--format") == 0) {
+    if (known) a.format = ending;
+    return;
+  }
+  if (known && a.format != "term" && ending != a.format)
+    throw UsageError("--format " + a.format + " does not fit -o " + a.out);
+}
+
+// Named twice is shown once.
+void drop_repeats(std::vector<std::string>& names) {
+  std::vector<std::string> once;
+  for (std::string& name : names)
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(std::move(name));
+  names = std::move(once);
+}
+
+void view(const CLI::App& command, Arguments& a) {
+  settle_format(command, a);
+  drop_repeats(a.kinds);
+  drop_repeats(a.methods);
   refuse_useless_flags(command, a);
   head_number(a.head);
   const auto all = traces(a);
@@ -345,7 +374,11 @@ void add_looks(CLI::App& command, Arguments& a) {
   command.add_option("--format", a.format, "What to make of it")
       ->check(CLI::IsMember({"term", "svg", "png", "pdf", "json"}))
       ->capture_default_str();
-  command.add_option("-o,--out", a.out, "File for a figure or JSON (default: attention-KIND.FORMAT; JSON is printed)")
+  command
+      .add_option("-o,--out", a.out,
+                  "File for a figure or JSON; its ending says the format (default: attention-KIND.FORMAT; JSON is "
+                  "printed)")
+      ->check(output_path())
       ->type_name("FILE");
   command
       .add_option(
@@ -381,7 +414,9 @@ void add_view(CLI::App& program) {
   const auto a = std::make_shared<Arguments>();
   command.add_option("TEXT", a->texts, "Texts to run the model on, one argument each");
   command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
-  command.add_option("--kind", a->kinds, "encoder, decoder, cross, or several with commas (default: all)")
+  command
+      .add_option("--kind", a->kinds,
+                  "encoder, decoder, cross, or several with commas (default: all; in a figure cross, or what there is)")
       ->delimiter(',')
       ->check(CLI::IsMember({"encoder", "decoder", "cross"}));
   command.add_option("--layer", a->layer, "Layer, from 0 (default: the last)")->check(at_least(0));

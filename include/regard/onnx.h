@@ -38,6 +38,9 @@ struct Node {
 // here, and where sizes disagree.
 Tensors run(const Node& node, const Tensors& inputs);
 
+// The first opset that has this operator.
+Index since(const std::string& op);
+
 // Every output that a node of this operator can have.
 std::vector<std::string> outputs(const std::string& op);
 

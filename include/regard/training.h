@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "regard/locked_folder.h"
 #include "regard/model.h"
 #include "regard/optimizer.h"
 
@@ -50,14 +51,18 @@ struct TrainingObserver {
 // model so far (lowest symbol error rate on the development set), training.json
 // and the training-STEPS.safetensors it names everything needed to go on. A
 // checkpoint is complete once training.json is; a kill or a full disk before
-// that leaves the one before.
+// that leaves the one before. The folder is held against other runs.
 class Trainer {
  public:
-  // A fresh run. Vocabularies come from `train`.
-  Trainer(std::string folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
+  // A fresh run. Vocabularies come from `train`. Throws FileError when another
+  // run holds the folder.
+  Trainer(LockedFolder folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
           const Dataset& dev, bool words, std::string name);
   // Goes on where the run in `folder` stopped. Throws FileError when there is
-  // none, or when the data is not what it was trained on.
+  // none, when another run holds the folder, when the data is not what it was
+  // trained on, or when all epochs are finished and their best model is gone.
+  // Before the last epoch a best model that is gone is written again: by the next
+  // epoch, whatever its rate.
   static Trainer resume(const std::string& folder, const Dataset& train, const Dataset& dev);
 
   // How the data of the run in `folder` must be read before resume.
@@ -75,15 +80,18 @@ class Trainer {
   Model& model() { return model_; }
 
  private:
-  Trainer(std::string folder, const TrainingConfig& config, Model model, const Dataset& train, const Dataset& dev);
+  Trainer(LockedFolder folder, const TrainingConfig& config, Model model, const Dataset& train, const Dataset& dev);
   double train_batch(const std::vector<Index>& indices, std::uint64_t step);
   bool train_epoch(const TrainingObserver& observer);
   EpochReport evaluate();
   void save_tensors(const std::string& path) const;
   std::string description(const std::string& tensors) const;
+  [[noreturn]] void refuse_divergence() const;
+  void miss_lost_model();
   void save_state() const;
   void load_state(const std::string& tensors);
 
+  LockedFolder lock_;
   std::string folder_;
   TrainingConfig config_;
   Model model_;

@@ -92,7 +92,7 @@ Model model_from_json(const nlohmann::json& json, const std::string& path) {
     model.make_network(0);
     return model;
   } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a model description (" + error.what() + ")");
+    throw FileError(path + ": not a model description (" + json_reason(error) + ")");
   } catch (const ArgumentError& error) {
     throw FileError(path + ": not a model description (" + error.what() + ")");
   }
@@ -105,6 +105,12 @@ nlohmann::json read_json(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     throw FileError(path + ": not valid JSON, or cut off");
   }
+}
+
+std::string json_reason(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const auto end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
 }
 
 Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const Shape& shape) {

@@ -15,6 +15,9 @@ Model model_from_json(const nlohmann::json& json, const std::string& path);
 // Reads and parses; throws FileError naming the path.
 nlohmann::json read_json(const std::string& path);
 
+// What an entry lacks, in the library's words without its own number for them.
+std::string json_reason(const nlohmann::json::exception& error);
+
 // The text of a file; bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::json& json);
 

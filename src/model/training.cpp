@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <regex>
+#include <utility>
 
 #include "model/model_json.h"
 #include "regard/error.h"
@@ -152,9 +153,10 @@ TrainingConfig config_from(const nlohmann::json& json) {
 
 }  // namespace
 
-Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, const Dataset& train,
+Trainer::Trainer(LockedFolder folder, const TrainingConfig& config, Model model, const Dataset& train,
                  const Dataset& dev)
-    : folder_(std::move(folder)),
+    : lock_(std::move(folder)),
+      folder_(lock_.path()),
       config_(config),
       model_(std::move(model)),
       train_(encode_all(train, model_)),
@@ -169,16 +171,17 @@ Trainer::Trainer(std::string folder, const TrainingConfig& config, Model model, 
   config_.schedule.total = batches * config.epochs;
 }
 
-Trainer::Trainer(std::string folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
+Trainer::Trainer(LockedFolder folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
                  const Dataset& dev, bool words, std::string name)
     : Trainer(std::move(folder), config, fresh_model(sizes, train, words, std::move(name), config.seed), train, dev) {}
 
 Trainer Trainer::resume(const std::string& folder, const Dataset& train, const Dataset& dev) {
+  LockedFolder locked = LockedFolder::existing(folder);
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
   try {
     check_data(json, folder, train, dev);
-    Trainer trainer(folder, config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
+    Trainer trainer(std::move(locked), config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
                     dev);
     trainer.epoch_ = json.at("epoch");
     trainer.next_batch_ = json.at("next_batch");
@@ -188,9 +191,10 @@ Trainer Trainer::resume(const std::string& folder, const Dataset& train, const D
     trainer.optimizer_.steps = json.at("steps");
     // Runs of earlier versions have one file of this name and say nothing.
     trainer.load_state(json.value("tensors", "training.safetensors"));
+    trainer.miss_lost_model();
     return trainer;
   } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a training state (" + error.what() + ")");
+    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
   } catch (const ArgumentError& error) {
     throw FileError(path + ": not a training state (" + error.what() + ")");
   }
@@ -204,8 +208,27 @@ TsvOptions Trainer::data_options(const std::string& folder) {
     const auto longest = model.at("config").at("max_length").get<Index>();
     return {.words = model.at("words").get<bool>(), .longest = {longest, longest}};
   } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a training state (" + error.what() + ")");
+    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
   }
+}
+
+// The best model of a checkpoint that says it saved one.
+void Trainer::miss_lost_model() {
+  if (best_rate_ < 0) return;
+  for (const char* name : {"model.safetensors", "model.json"}) {
+    const std::string path = folder_ + "/" + name;
+    if (std::filesystem::exists(path)) continue;
+    if (epoch_ >= config_.epochs)
+      throw FileError(path + ": is gone, and all epochs are finished: nothing will write it again");
+    best_rate_ = -1;
+  }
+}
+
+void Trainer::refuse_divergence() const {
+  const bool saved = std::filesystem::exists(folder_ + "/training.json");
+  throw Error("training: the loss is no longer finite after " + std::to_string(optimizer_.steps) + " steps; " +
+              (saved ? "the last checkpoint is whole, try a smaller learning rate"
+                     : "nothing was saved yet, try a smaller learning rate"));
 }
 
 double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t step) {
@@ -217,9 +240,7 @@ double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t ste
   const Loss loss = cross_entropy(logits->value, batch.target, Vocabulary::pad, config_.smoothing, &gradient);
   tape.backward(logits, std::move(gradient));
   const double norm = clip_gradients(optimizer_.parameters(), config_.clip);
-  if (!std::isfinite(loss.sum) || !std::isfinite(norm))
-    throw Error("training: the loss is no longer finite after " + std::to_string(step) +
-                " steps; the last checkpoint is whole, try a smaller learning rate");
+  if (!std::isfinite(loss.sum) || !std::isfinite(norm)) refuse_divergence();
   optimizer_.step(config_.schedule.at(optimizer_.steps + 1));
   loss_sum_ += loss.sum;
   loss_tokens_ += static_cast<double>(loss.tokens);
@@ -267,9 +288,6 @@ EpochReport Trainer::evaluate() {
 }
 
 void Trainer::run(const TrainingObserver& observer, Index stop_after) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder_, failure);
-  if (failure) throw FileError(folder_ + ": can't make this folder (" + failure.message() + ")");
   remove_leftovers(folder_);
   const KeepMemory keep;  // every step makes the same tensors
   const Index last = stop_after > 0 ? std::min(config_.epochs, epoch_ + stop_after) : config_.epochs;

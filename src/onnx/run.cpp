@@ -54,6 +54,8 @@ std::vector<std::string> operators() {
   return names;
 }
 
+Index since(const std::string& op) { return find(op).since; }
+
 std::vector<std::string> outputs(const std::string& op) { return find(op).outputs; }
 
 void check_attributes(const Node& node) { find(node.op).check(node); }

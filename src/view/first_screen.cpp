@@ -216,7 +216,8 @@ std::string terminal_first_screen(const Trace& trace, const ScreenOptions& optio
   text_part(block, screen);
   block.emplace_back(options.depth);
   std::vector<Block> parts{keys_part(screen)};
-  if (trace.quantity != MapQuantity::rollout) parts.push_back(head_part(screen));  // rollout has no heads
+  // Rollout has no heads, and a single key takes all there is.
+  if (trace.quantity != MapQuantity::rollout && matrix.kv_len() > 1) parts.push_back(head_part(screen));
   terminal::append(block, terminal::side_by_side(parts, screen.width, options.depth));
   block.emplace_back(options.depth);
   terminal::append(block, terminal::titled_picture(matrix, screen.width, options.depth));

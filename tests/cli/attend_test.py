@@ -121,6 +121,37 @@ class SmallInputs(Attending):
                                "dlse": f64([1, 1, 1], [1])}, "--grad", "--scale", 1, "--dtype", dtype)
             self.assertEqual((got["dq"].values, got["dk"].values, got["dv"].values), ([0.5], [3], [0]))
 
+    def test_bottom_right_counts_keys_that_lengths_hide(self):
+        # 3 queries, 5 keys of which 3 exist: the first query stands at key 2 and sees all three; scores are equal, so
+        # out is the mean of their values. From the top left it sees the first alone.
+        tensors = {"q": filled([1, 1, 3, 2], 0), "k": filled([1, 1, 5, 2]), "v": f32([1, 1, 5, 1], [1, 2, 6, 50, 70]),
+                   "kv_lengths": Tensor("I64", [1], [3])}
+        for align, right in [("bottom-right", [3, 3, 3]), ("top-left", [1, 1.5, 3])]:
+            got = self.attend(tensors, "--causal", "--align", align)
+            self.assert_close(got["out"], f32([1, 1, 3, 1], right), 1e-6, 0)
+
+    def test_a_gradient_that_is_not_asked_for_is_said_to_be_unread(self):
+        tensors = small(dout=filled([1, 4, 2, 5]), dlse=filled([1, 4, 2]))
+        self.write(tensors)
+        run = self.regard("attend", self.in_path, "-o", self.out_path)
+        self.assertEqual(run.returncode, 0)
+        self.assertEqual(run.stderr, f"regard attend: {self.in_path} holds dout and dlse, which only --grad reads\n")
+        self.assertEqual(self.regard("attend", self.in_path, "-o", self.out_path, "--grad").stderr, "")
+
+    def test_the_file_that_is_read_is_not_written_over(self):
+        self.write(small())
+        link = self.in_path + ".link"
+        os.symlink(self.in_path, link)
+        with open(self.in_path, "rb") as file:
+            before = file.read()
+        for arguments in [["attend", self.in_path, "-o", self.in_path], ["attend", self.in_path, "-o", link],
+                          ["onnx", "Attention", self.in_path, "--opset", "23", "-o", self.in_path]]:
+            run = self.regard(*arguments)
+            self.assertEqual(run.returncode, 2, arguments)
+            self.assertIn("is the file that is read", run.stderr)
+        with open(self.in_path, "rb") as file:
+            self.assertEqual(file.read(), before)
+
     def test_no_keys_give_zeros(self):
         got = self.attend({"q": filled([1, 1, 2, 4]), "k": filled([1, 1, 0, 4]), "v": filled([1, 1, 0, 3])}, "--lse")
         self.assertEqual(got["out"].values, [0] * 6)
@@ -293,7 +324,7 @@ class BadInput(Case):
         self.refused(small(mask=filled([2, 3], 1.0)), says=["mask", "F32", "BOOL"])
         self.refused(small(kv_lengths=filled([1], 1.0)), says=["kv_lengths", "F32"])
         self.refused(small(k=filled([1, 2, 3, 8], dtype="F64")), says=["k", "F64", "F32"])
-        self.refused(small(q=filled([1, 4, 2, 8], 1, "I64")), says=["q", "I64"])
+        self.refused(small(q=filled([1, 4, 2, 8], 1, "I64")), says=["q", "I64", "F64, F32, BF16 or F16"])
 
     def test_int8_is_for_keys_and_values_with_scales(self):
         bytes_of, scales = Tensor("I8", [1, 1, 2, 2], [1, 2, 3, 4]), f32([1, 1, 2], [0.5, 2])

@@ -1,5 +1,6 @@
 """regard train, eval and run from the outside: a tiny model from nothing, and
 everything that can be wrong on the way."""
+import fcntl
 import json
 import os
 import re
@@ -79,6 +80,42 @@ class Train(TrainCase):
         self.assertIn(self.out, text)
         self.assertIn("epoch 2/2", self.works(*self.arguments("--resume")))
 
+    def test_a_folder_that_another_run_writes_to_is_refused(self):
+        self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
+        before = sorted(os.listdir(self.out))
+        holder = os.open(self.out, os.O_RDONLY)
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            self.fails(1, *self.arguments("--epochs", "2"), says=[self.out, "another run"])
+            self.fails(1, *self.arguments("--resume"), says=[self.out, "another run"])
+        finally:
+            os.close(holder)
+        self.assertEqual(sorted(os.listdir(self.out)), before)
+        self.works(*self.arguments("--resume"))
+
+    def test_a_model_that_is_no_run_is_not_written_over(self):
+        self.works(*self.arguments("--epochs", "1"))
+        for name in os.listdir(self.out):
+            if name.startswith("training"):
+                os.remove(os.path.join(self.out, name))
+        text = self.fails(2, *self.arguments("--epochs", "1"), says=[self.out, "another --out"])
+        self.assertNotIn("--resume", text)
+
+    def test_a_finished_run_whose_model_is_gone_says_so(self):
+        self.works(*self.arguments("--epochs", "1"))
+        os.remove(os.path.join(self.out, "model.safetensors"))
+        self.fails(1, *self.arguments("--resume"), says=["model.safetensors", "gone"])
+
+    def test_a_run_that_diverges_at_once_leaves_nothing(self):
+        text = self.fails(1, *self.arguments("--rate", "1e30", "--warmup", "0", "--clip", "1e30"),
+                          says=["no longer finite", "smaller learning rate"])
+        self.assertNotIn("checkpoint", text)
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_a_run_that_can_not_begin_leaves_no_folder(self):
+        self.fails(1, "train", "--train", self.train, "--dev", self.dev + "x", "--out", self.out, says=[self.dev + "x"])
+        self.assertFalse(os.path.exists(self.out))
+
     def test_a_bad_line_is_named_or_skipped_and_counted(self):
         self.train = self.file("bad.tsv", pairs(0, 20) + "no tab here\n" + pairs(20, 30))
         self.fails(1, *self.arguments(), says=[self.train, "line 21", "--skip-bad"])
@@ -135,7 +172,7 @@ class Train(TrainCase):
     def test_a_finished_run_says_so(self):
         self.works(*self.arguments("--epochs", "1"))
         text = self.works(*self.arguments("--resume"))
-        self.assertIn("all 1 epochs are finished", text)
+        self.assertIn("its one epoch is finished", text)
         self.assertIn(self.out, text)
         self.assertNotIn("epochs 2 to 1", text)
 

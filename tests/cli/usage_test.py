@@ -1,6 +1,7 @@
 """The command line as a whole: exit codes, help, and one-line errors."""
 import json
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -40,12 +41,17 @@ class Usage(Case):
             (["attend", "a", "-o", "b", "--window", "-2,0"], ["-1"]),
             (["attend", "a", "-o", "b", "--scale", "big"], ["big"]),
             (["attend", "a", "-o", "b", "--scale", "nan"], ["--scale"]),
-            (["attend", "a", "-o", "b", "--softcap", "0"], ["--softcap"]),
+            (["attend", "a", "-o", "b", "--softcap", "0"], ["--softcap: 0 is not above 0"]),
+            (["attend", "a", "-o", "b", "--softcap", "1e400"], ["--softcap: 1e400 is not a finite number"]),
+            (["attend", "a", "-o", "-"], ["--out", "/dev/stdout"]),
+            (["onnx", "Attention", "a", "-o", "-", "--opset", "23"], ["--out", "/dev/stdout"]),
             (["attend", "a", "-o", "b", "--threads", "0"], ["--threads"]),
             (["attend", "a", "-o", "b", "--dtype", "int"], ["int", "f64", "f32", "bf16", "f16"]),
             (["onnx", "Attention", "a", "-o", "b"], ["--opset"]),
             (["onnx", "Atention", "a", "-o", "b", "--opset", "23"], ["Atention", "Attention"]),
             (["onnx", "Attention", "a", "-o", "b", "--opset", "22"], ["22", "23"]),
+            (["onnx", "LinearAttention", "a", "-o", "b", "--opset", "24", "--attributes", "{\"x\": 1}"],
+             ["--opset", "27", "24"]),
             (["info", "--xml"], ["--xml"]),
         ]:
             with self.subTest(arguments=arguments):
@@ -59,12 +65,20 @@ class Usage(Case):
     def test_full_disk_behind_the_standard_output_is_an_error(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full here")
-        for arguments in [["info"], ["--version"], ["--help"], ["info", "--help"]]:
+        # The second is longer than what the stream holds back.
+        for arguments in [["info"], ["view", "encyclopaedias"], ["--version"], ["--help"], ["info", "--help"]]:
             with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
                 run = subprocess.run([os.environ["REGARD"], *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(run.returncode, 1)
-                self.assertIn("regard: can't write to the standard output", run.stderr)
-                self.assertEqual(run.stderr.count("\n"), 1)
+                self.assertEqual(run.stderr, "regard: can't write to the standard output: No space left on device\n")
+
+    def test_a_file_beyond_its_size_limit_is_an_error_and_not_the_end(self):
+        picture = os.path.join(self.folder, "a.png")
+        run = subprocess.run([os.environ["REGARD"], "view", "thought", "-o", picture], capture_output=True, text=True,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stderr, f"regard view: {picture}: can't be written: File too large\n")
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_messages_hold_no_control_characters(self):
         text = self.fails(2, "info", "--\x1b[31m\n\t", says=["\\x1b[31m\\n\\t"])

@@ -69,6 +69,8 @@ class View(Case):
         ]:
             with self.subTest(flags=flags):
                 self.fails(2, "view", "ab", "--model", self.model, *flags, says=[flags[0], says])
+        self.fails(2, "view", "ab", "--model", self.model, "--format", "svg", "-o", "a.png", says=["svg", "a.png"])
+        self.fails(2, "view", "ab", "--model", self.model, "-o", "-", says=["--out", "/dev/stdout"])
         self.fails(2, "view", "--trace", self.trace, "--method", "norms", says=["give a TEXT"])
         for flags in [["--model", self.model], ["--beam", "2"]]:
             self.fails(2, "view", "--trace", self.trace, *flags, says=[flags[0], "--trace"])
@@ -128,6 +130,17 @@ class View(Case):
         both = self.works("view", "ab", "--model", self.model, "--method", "weights,norms")
         for words in ["Method: attention weights", "Method: contribution norms"]:
             self.assertIn(words, both)
+
+    def test_the_ending_of_the_file_is_the_format(self):
+        path = os.path.join(self.folder, "picture")
+        for ending, begin in [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("json", b"{")]:
+            self.works("view", "ab", "--model", self.model, "-o", f"{path}.{ending}", "--kind", "cross,cross")
+            with open(f"{path}.{ending}", "rb") as file:
+                self.assertEqual(file.read(len(begin)), begin)
+
+    def test_one_key_alone_has_no_focus(self):
+        # One letter: cross-attention has nothing to choose from.
+        self.assertNotIn("Focus of every head", self.works("view", "--model", self.model, "--kind", "encoder", "--", "a"))
 
     def test_patterns_are_named_for_every_head_the_same_from_text_and_trace(self):
         text = json.loads(self.works("view", "ab", "--model", self.model, "--patterns", "--format", "json"))

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/toy.h"
 
@@ -73,12 +74,13 @@ TEST(Resume, a_checkpoint_that_could_not_be_finished_leaves_the_one_before) {
   const Folder folder;
   const std::string run = folder / "run", json = run + "/training.json";
   fresh(folder / "whole").run({});
-  auto trainer = fresh(run);
-  trainer.run({}, 1);
+  std::optional<Trainer> trainer(fresh(run));
+  trainer->run({}, 1);
   const std::string before = tensors_of(run);
   std::filesystem::rename(json, folder / "aside");
   std::filesystem::create_directory(json);
-  EXPECT_THROW(trainer.run({}), FileError);
+  EXPECT_THROW(trainer->run({}), FileError);
+  trainer.reset();  // and with it the hold on the folder
   EXPECT_EQ(tensors_of(run), before) << "tensors without a description are left behind";
   std::filesystem::remove(json);
   std::filesystem::rename(folder / "aside", json);

@@ -11,8 +11,11 @@ namespace regard {
 namespace {
 
 using testing::bytes_of;
+using testing::expect_contains;
+using testing::expect_file_error;
 using testing::expect_same_run;
 using testing::Folder;
+using testing::message_of;
 using testing::tensors_of;
 using testing::write_bytes;
 
@@ -150,6 +153,41 @@ TEST(Trainer, a_loss_that_is_not_finite_stops_with_the_last_checkpoint_whole) {
   EXPECT_THROW(trainer.run({}), Error);
   EXPECT_EQ(tensors_of(folder / "run"), path);
   EXPECT_TRUE(bytes_of(path) == before);
+  expect_contains(message_of<Error>([&] { trainer.run({}); }), "the last checkpoint is whole");
+}
+
+TEST(Trainer, a_loss_that_is_not_finite_at_once_speaks_of_no_checkpoint) {
+  const Folder folder;
+  {
+    auto trainer = trainer_in(folder / "run", 3);
+    trainer.model().network->parameters()[0]->value.fill(std::numeric_limits<float>::quiet_NaN());
+    expect_contains(message_of<Error>([&] { trainer.run({}); }), "nothing was saved yet");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "an empty folder is left";
+}
+
+TEST(Trainer, one_run_at_a_time_in_a_folder) {
+  const Folder folder;
+  auto first = trainer_in(folder / "run", 2);
+  expect_file_error(folder / "run", "another run", [&] { trainer_in(folder / "run", 2); });
+  first.run({}, 1);
+  expect_file_error(folder / "run", "another run",
+                    [&] { Trainer::resume(folder / "run", train_data(), dev_data()); });
+}
+
+TEST(Trainer, a_lost_best_model_is_written_by_the_next_epoch_or_missed) {
+  const OneThread guard;
+  const Folder folder;
+  trainer_in(folder / "run", 2).run({}, 1);
+  std::filesystem::remove(folder / "run/model.safetensors");
+  Trainer::resume(folder / "run", train_data(), dev_data()).run({});
+  EXPECT_NO_THROW(load_model(folder / "run"));
+  for (const char* name : {"model.json", "model.safetensors"}) {
+    std::filesystem::remove(folder / "run/" + name);
+    expect_file_error(folder / "run/" + name, "is gone",
+                      [&] { Trainer::resume(folder / "run", train_data(), dev_data()); });
+    folder.write(std::string("run/") + name, "{}");
+  }
 }
 
 TEST(Trainer, a_folder_that_can_not_be_made_is_an_error) {
