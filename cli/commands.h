@@ -37,6 +37,7 @@ void add_eval(CLI::App& program);
 void add_run(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_view(CLI::App& program);
+void add_tree(CLI::App& program);
 void add_bench(CLI::App& program);
 
 // --threads N, for commands that compute; takes effect while arguments are read.

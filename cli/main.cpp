@@ -49,6 +49,7 @@ void add_commands(CLI::App& program) {
   add_eval(program);
   add_attend(program);
   add_onnx(program);
+  add_tree(program);
   add_bench(program);
   add_info(program);
   refuse_values_of_flags(program);

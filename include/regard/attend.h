@@ -54,7 +54,8 @@ inline QueryStart bottom_right() { return {}; }
 inline QueryStart top_left() { return QueryStart(Index{0}); }
 
 // Drops weights after the softmax with probability p in [0, 1) and scales the
-// kept ones by 1/(1-p). Philox 4x32-10, key = seed, counter = (key / 4, row,
+// kept ones by 1/(1-p); a dropped weight is a factor of 0, which leaves NaN where
+// its value is not finite. Philox 4x32-10, key = seed, counter = (key / 4, row,
 // head, batch): the same for any tiling, and in the backward pass.
 struct Dropout {
   double p = 0.0;

@@ -57,10 +57,19 @@ struct HeadContext {
   const MultiHeadConfig& heads;
 };
 
+// A number learned for each kind of pair (pair_bias.h): the table [buckets, heads]
+// gets its gradient. `pairs` must outlive the call; the table, the way back.
+template <class T>
+struct LearnedPairBias {
+  Parameter<T>* table = nullptr;  // none: no bias
+  const Tensor<std::int32_t>* pairs = nullptr;
+};
+
 // Everything a call may add to q, k and v.
 template <class T>
 struct AttentionCall {
   Mask mask = {};
+  LearnedPairBias<T> pair_bias = {};
   QueryStart q_start = {};
   HeadWeights<T>* seen = nullptr;                        // filled in when given; the output stays the same
   Observe observe = {.entropy = true, .weights = true};  // what `seen` gets of the weights

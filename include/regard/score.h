@@ -64,6 +64,14 @@ struct ScoreTile {
   std::int32_t keys;
 };
 
+// Of all scores of a call.
+struct ScoreShape {
+  Index batch = 0;
+  Index q_heads = 0;
+  Index q_len = 0;
+  Index kv_len = 0;
+};
+
 // What a modifier looks like once its type is erased; one virtual call a tile.
 // float is what the kernels run, double the reference.
 class ScoreModifier {
@@ -92,7 +100,7 @@ class ScoreModifier {
                                       std::span<double>) const {}
   virtual void add_parameter_gradient_one(double, double, const Position&, std::span<double>) const {}
   // Throws ArgumentError when the modifier does not fit (ALiBi: slopes per head).
-  virtual void check(Index /*q_heads*/) const {}
+  virtual void check(const ScoreShape& /*shape*/) const {}
 };
 
 namespace detail {

@@ -72,8 +72,8 @@ class DecodeSplit {
   void meet_keys(Index key, Index keys);
   // Asks the mask about every head; false if nobody sees anything of the block.
   bool look(Index key, Index keys);
-  // Modifiers, bias and mask, head by head; true if anything may be hidden.
-  bool finish(Index key, Index keys);
+  // Modifiers, bias and mask, head by head.
+  void finish(Index key, Index keys);
   void drop(const kernels::Tile& weights, Index key);
 
   const Call& call_;
@@ -109,11 +109,11 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
   const kernels::Tile scores{memory_.scores, decode_block, rows(), keys};
   kernels_.dot_rows({memory_.queries, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
                     rows_of(call_.k, b_, kv_head_, key, keys), scores);
+  finish(key, keys);
   // Whether pairs must be told apart, because a hidden one meets a value that is
-  // not finite.
+  // not finite. Scores are few beside values: they are looked at first.
   const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
-  const bool select =
-      finish(key, keys) && !kernels_.all_finite(v) && !kernels_.mark_visible(scores, memory_.scratch, decode_block);
+  const bool select = !kernels_.mark_visible(scores, memory_.scratch, decode_block) && !kernels_.all_finite(v);
   kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
                          partial_.out, width_, call_.sizes.value_dim});
   drop(scores, key);
@@ -137,18 +137,15 @@ bool DecodeSplit::look(Index key, Index keys) {
   return seen;
 }
 
-bool DecodeSplit::finish(Index key, Index keys) {
-  bool hides = changes_scores(call_);
+void DecodeSplit::finish(Index key, Index keys) {
   const Index q_len = call_.sizes.q_len, first = kv_head_ * call_.sizes.group();
   for (Index g = 0; g < call_.sizes.group(); ++g) {
     const Spot spot{b_, first + g, 0, q_len, key, keys};
     const Coverage coverage = coverage_[static_cast<std::size_t>(g)];
-    hides |= coverage != Coverage::all;
     const Index offset = g * q_len * decode_block;
     finish_scores(call_, spot, one_panel(spot, coverage), {memory_.scores + offset, decode_block, q_len, keys},
                   memory_.scratch + offset);
   }
-  return hides;
 }
 
 void DecodeSplit::drop(const kernels::Tile& weights, Index key) {

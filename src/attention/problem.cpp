@@ -86,6 +86,8 @@ void check_observe(const char* call, const Sizes& sizes, const OptionFacts& fact
                      text(offsets.first));
 }
 
+}  // namespace
+
 void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> lengths) {
   if (lengths.empty()) return;
   if (static_cast<Index>(lengths.size()) != sizes.batch)
@@ -96,9 +98,11 @@ void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> 
       refuse(call, "kv_lengths holds " + text(length) + " but kv_len is " + text(sizes.kv_len));
 }
 
+namespace {
+
 void check_score(const char* call, const Sizes& sizes, const ScoreModifiers& score) {
   for (std::size_t i = 0; i < score.chain().size(); ++i) {
-    name_call(call, [&] { score.chain()[i]->check(sizes.q_heads); });
+    name_call(call, [&] { score.chain()[i]->check({sizes.batch, sizes.q_heads, sizes.q_len, sizes.kv_len}); });
     if (i > 0 && score.chain()[i]->kind() == ScoreModifier::Kind::softcap)
       refuse(call, "softcap must be the first score modifier, it is number " + text(static_cast<Index>(i) + 1));
   }

@@ -19,6 +19,8 @@ using Sizes4 = std::array<Index, 4>;
 
 // Throws ArgumentError beginning with `call`.
 Sizes check_shapes(const char* call, const Sizes4& q, const Sizes4& k, const Sizes4& v);
+// One length a batch entry, or none at all.
+void check_lengths(const char* call, const Sizes& sizes, std::span<const Index> lengths);
 // int8 is for keys and values.
 void check_types(const char* call, const InputView& q);
 

@@ -211,7 +211,7 @@ BasicAttendResult<T> plain_attend(const View<const T, 4>& q, const View<const T,
     normalise_row(call, h, row);
     for (Index j = 0; j < sizes.kv_len; ++j) {
       const T keep = static_cast<T>(keep_factor(options.dropout, b, h, i, j));
-      if (!row.visible[static_cast<std::size_t>(j)] || keep == 0) continue;
+      if (!row.visible[static_cast<std::size_t>(j)]) continue;
       const T weight = row.weights[static_cast<std::size_t>(j)] * keep;
       for (Index d = 0; d < sizes.value_dim; ++d) out(b, h, i, d) += weight * v(b, h / sizes.group(), j, d);
     }
@@ -252,7 +252,7 @@ BasicAttendGradients<T> plain_attend_backward(const View<const T, 4>& dout, cons
       const T keep = static_cast<T>(keep_factor(options.dropout, b, h, i, j));
       const T weight = row.weights[static_cast<std::size_t>(j)];
       T dweight = 0;
-      for (Index d = 0; d < sizes.value_dim && keep != 0; ++d) {
+      for (Index d = 0; d < sizes.value_dim; ++d) {
         dweight += keep * dout(b, h, i, d) * v(b, h / sizes.group(), j, d);
         dv(b, h / sizes.group(), j, d) += weight * keep * dout(b, h, i, d);
       }

@@ -135,10 +135,10 @@ class RelativeBias final : public ScoreModifier {
   void add_parameter_gradient_one(double gradient, double, const Position& at, std::span<double> sums) const override {
     sums[static_cast<std::size_t>(parameter(-Index{at.distance()}, at.head()))] += gradient;
   }
-  void check(Index q_heads) const override {
-    if (heads_ != q_heads)
+  void check(const ScoreShape& shape) const override {
+    if (heads_ != shape.q_heads)
       throw ArgumentError("relative_bias: table " + table_.text() + " has " + std::to_string(heads_) +
-                          " heads but q has " + std::to_string(q_heads));
+                          " heads but q has " + std::to_string(shape.q_heads));
   }
 
  private:

@@ -76,10 +76,10 @@ class Alibi final : public ScoreModifier {
   void add_parameter_gradient_one(double gradient, double, const Position& at, std::span<double> sums) const override {
     sums[static_cast<std::size_t>(at.head())] -= gradient * std::abs(at.distance());
   }
-  void check(Index q_heads) const override {
-    if (static_cast<Index>(slopes_.size()) != q_heads)
-      throw ArgumentError("alibi: " + std::to_string(slopes_.size()) + " slopes but q has " + std::to_string(q_heads) +
-                          " heads");
+  void check(const ScoreShape& shape) const override {
+    if (static_cast<Index>(slopes_.size()) != shape.q_heads)
+      throw ArgumentError("alibi: " + std::to_string(slopes_.size()) + " slopes but q has " +
+                          std::to_string(shape.q_heads) + " heads");
   }
 
  private:

@@ -103,8 +103,7 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   if (spot.keys == 0) return false;
   const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));
   const auto v = rows_of(call.v, b, call.kv_head(h), 0, spot.keys);
-  const bool hides = coverage != Coverage::all || changes_scores(call);
-  if (coverage == Coverage::none || (hides && !kernels.all_finite(v))) return false;
+  if (coverage == Coverage::none) return false;
 
   const Index stride = kernels::padded(sizes.kv_len, kernels.lanes), first = call.row_index(b, h, 0);
   const Buffers buffers = Workspace::carved([&](Layout& layout) { return carve(call, layout); });
@@ -112,6 +111,7 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   const auto q = as_floats(call, rows_of(call.q, b, h, 0, spot.rows), buffers.queries);
   multiply_short(call, q, rows_of(call.k, b, call.kv_head(h), 0, spot.keys), {buffers.keys, call.scale}, scores);
   finish_scores(call, spot, one_panel(spot, coverage), scores, buffers.scratch);
+  if (!kernels.mark_visible(scores, buffers.scratch, stride) && !kernels.all_finite(v)) return false;
   start_rows(rows, first, spot.rows);
   kernels.softmax_step({scores, rows.max.data() + first, rows.sum.data() + first,
                         rows.spread.empty() ? nullptr : rows.spread.data() + first, nullptr, 0, 0});

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "regard/multi_head.h"
+#include "regard/pair_bias.h"
 
 namespace regard::detail {
 
@@ -35,6 +37,8 @@ BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, do
   BasicAttendOptions<T> options;
   options.mask = call.mask;
   options.q_start = call.q_start;
+  if (call.pair_bias.table)
+    options.score = pair_bias(std::as_const(call.pair_bias.table->value).template view<2>(), *call.pair_bias.pairs);
   if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
   if (call.seen) options.observe = call.observe;
   if (call.change) options.observe.weights = true;

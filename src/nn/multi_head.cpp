@@ -30,18 +30,30 @@ struct Views {
   View<T, 4> q, k, v;
 };
 
-void run_backward(const Views<float>& gradients, View<const float, 4> dout, const Views<const float>& x,
-                  const BasicForward<float>& forward, const BasicAttendOptions<float>& options) {
-  attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, {forward.out, forward.lse},
-                       options);
+// Both return the gradients of what the options hold.
+BasicAttendGradients<float> run_backward(const Views<float>& gradients, View<const float, 4> dout,
+                                         const Views<const float>& x, const BasicForward<float>& forward,
+                                         const BasicAttendOptions<float>& options) {
+  return attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, {forward.out, forward.lse},
+                              options);
 }
 
-void run_backward(const Views<double>& gradients, View<const double, 4> dout, const Views<const double>& x,
-                  const BasicForward<double>& forward, const BasicAttendOptions<double>& options) {
-  const auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
+BasicAttendGradients<double> run_backward(const Views<double>& gradients, View<const double, 4> dout,
+                                          const Views<const double>& x, const BasicForward<double>& forward,
+                                          const BasicAttendOptions<double>& options) {
+  auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
   copy_heads(result.dq, gradients.q);
   copy_heads(result.dk, gradients.k);
   copy_heads(result.dv, gradients.v);
+  return result;
+}
+
+// The table's gradient, laid out like the table.
+template <class T>
+void add_to_table(Parameter<T>* table, const BasicAttendGradients<T>& gradients) {
+  if (!table) return;
+  const std::vector<double>& sums = gradients.dparameters.front();
+  for (std::size_t n = 0; n < sums.size(); ++n) table->gradient[static_cast<Index>(n)] += static_cast<T>(sums[n]);
 }
 
 // Hands a result to whoever looks in or changes it. `context` is the heads' output.
@@ -75,13 +87,13 @@ Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const 
   auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
   show(call, result, kv, out, config);
   const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
-  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim] {
+  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim, table = call.pair_bias.table] {
     if (out->gradient.empty()) return;
     auto dq = Tensor<T>::uninitialised(q->value.shape()), dkv = Tensor<T>::uninitialised(kv->value.shape());
     const auto forward_x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
     const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), q_shape, 0, heads, dim); };
-    run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
-                 {as_heads(out->value), lse->template view<3>()}, options);
+    add_to_table(table, run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
+                                     {as_heads(out->value), lse->template view<3>()}, options));
     detail::pass_on(*q, std::move(dq));
     detail::pass_on(*kv, std::move(dkv));
   });

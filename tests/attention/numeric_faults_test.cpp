@@ -68,6 +68,45 @@ TEST(numerics, a_visible_infinity_or_nan_poisons_its_own_row_only) {
   });
 }
 
+// Decoding, short and streaming sizes.
+const std::vector<std::pair<Index, Index>> lengths_of_every_path{{1, 300}, {8, 8}, {100, 200}};
+
+// Its weight is 0 by the rules, not by rounding: the value behind it is not met.
+TEST(numerics, a_score_that_comes_out_as_minus_infinity_hides_its_pair) {
+  on_each_instruction_set([] {
+    for (const auto& [q_len, kv_len] : lengths_of_every_path) {
+      Inputs in = random_inputs({.q_len = q_len, .kv_len = kv_len});
+      for (float& x : in.q.values()) x = std::abs(x) + 0.1f;
+      Tensor<std::uint8_t> allowed({q_len, kv_len}, 1);
+      for (Index i = 0; i < q_len; ++i) allowed[i * kv_len + 5] = 0;
+      const auto wanted = attend(in.q, in.k, in.v, {.mask = boolean(std::as_const(allowed).view<2>())});
+      in.k[5 * in.k.size(3)] = -infinity;
+      std::fill_n(in.v.data() + 5 * in.v.size(3), in.v.size(3), not_a_number);
+      const auto got = attend(in.q, in.k, in.v, {.observe = {.lse = true}});
+      EXPECT_LE(errors(got.out, widen(wanted.out)).largest_error, 1e-6) << q_len;
+      EXPECT_TRUE(all_finite(got.out) && all_finite(got.lse)) << q_len;
+      const auto by_rule = reference::attend(widen(in.q), widen(in.k), widen(in.v));
+      EXPECT_LE(errors(got.out, by_rule.out).largest_error, 1e-6) << q_len;
+    }
+  });
+}
+
+TEST(numerics, a_dropped_weight_is_a_factor_of_zero) {
+  on_each_instruction_set([] {
+    for (const auto& [q_len, kv_len] : lengths_of_every_path) {
+      Inputs in = random_inputs({.q_len = q_len, .kv_len = kv_len});
+      std::fill_n(in.v.data() + 5 * in.v.size(3), in.v.size(3), infinity);
+      const Dropout dropout{0.5, 7};
+      const auto got = attend(in.q, in.k, in.v, {.dropout = dropout});
+      const auto wanted = reference::attend(widen(in.q), widen(in.k), widen(in.v), {.dropout = dropout});
+      for (Index i = 0; i < got.out.count(); ++i) {
+        EXPECT_EQ(std::isnan(got.out[i]), std::isnan(wanted.out[i])) << q_len << " at " << i;
+        EXPECT_FALSE(std::isfinite(got.out[i]));
+      }
+    }
+  });
+}
+
 TEST(numerics, entropy_of_equal_scores_is_the_logarithm_of_their_number) {
   on_each_instruction_set([] {
     const auto in = Inputs{Tensor<float>({1, 1, 300, 4}), normal({1, 1, 300, 4}, 2), normal({1, 1, 300, 4}, 3)};

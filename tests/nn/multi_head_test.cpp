@@ -7,6 +7,7 @@
 #include "nn/gradient_check.h"
 #include "refusal.h"
 #include "regard/error.h"
+#include "regard/tree.h"
 
 namespace regard {
 namespace {
@@ -44,6 +45,19 @@ TEST(MultiHead, gradients_are_exact_with_grouped_heads_padding_and_dropout) {
       {{random_tensor<double>({2, 2, 8}, 2), random_tensor<double>({2, 3, 8}, 3)},
        shaken_parameters(layer),
        [&](auto& tape, const auto& x) { return layer.cross(tape, x[0], x[1], {.mask = padding(ids.view<2>(), 0)}); }});
+}
+
+// A number per head and distance in each sentence's tree.
+TEST(MultiHead, gradients_are_exact_for_biases_learned_per_pair) {
+  auto layer = layer_of({.model_dim = 6, .heads = 2});
+  Parameter<double> table("table", {3, 2}, false);
+  table.value = random_tensor<double>({3, 2}, 5);
+  const auto distances = tree_distances_of_each({{-1, 0, 1, 2}, {2, 2, -1}});
+  auto parameters = shaken_parameters(layer);
+  parameters.push_back(&table);
+  expect_exact_gradients({{random_tensor<double>({2, 4, 6}, 2)}, parameters, [&](auto& tape, const auto& x) {
+                            return layer.self(tape, x[0], {.pair_bias = {&table, &distances}});
+                          }});
 }
 
 // The classic layer: output [2,10,512], weights [2,8,10,10], rows sum to 1.
