@@ -356,7 +356,7 @@ void add_explain(CLI::App& program) {
   add_threads_option(command);
   set_example(command,
               "  regard explain thought\n"
-              "  regard explain --data data/cmudict/test.tsv");
+              "  regard explain --data data/cmudict/test.tsv  # after `make data`");
   command.callback([a, &command] {
     if (a->json && command.count("--width") > 0) throw UsageError("--width does not go with --json");
     if (a->data.empty() && a->skip_bad) throw UsageError("--skip-bad goes with --data");

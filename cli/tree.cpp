@@ -75,7 +75,7 @@ void print_table(const Arguments& a, const TreeSentence& sentence, const Tensor<
     for (Index j = 0; j < words; ++j) rows.back().push_back(std::to_string(distances[i * words + j]));
   }
   const int width = terminal_width(a.width);
-  fmt::print("{}\n{}{}", terminal_wrapped(printable(sentence.text), width), terminal_table(rows, width),
+  fmt::print("{}{}{}", terminal_wrapped(printable(sentence.text), width), terminal_table(rows, width),
              terminal_wrapped("edges of the dependency tree between two words", width));
 }
 

@@ -39,7 +39,7 @@ void as_bias(const Tensor<std::int32_t>& distances) {
               seen.weights[13], seen.weights[14]);
   const Tensor<float> dout({1, 1, 5, 1}, {0, 0, 1, 0, 0});
   const auto gradients = attend_backward(dout, q, q, v, {seen.out.view<4>(), seen.lse.view<3>()}, options);
-  for (double slope : gradients.dparameters[0]) std::printf("%.3f ", slope);
+  for (double slope : gradients.dparameters[0]) std::printf("%.5f ", slope);
   std::printf("d(out of 'sat') / d(table)\n");
 }
 

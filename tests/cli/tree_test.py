@@ -59,7 +59,7 @@ class Tree(Case):
         self.fails(1, "tree", self.in_path + "x", says=[self.in_path + "x"])
         with open(self.in_path, "a", encoding="utf-8") as file:
             file.write("\n1\tbad line\n")
-        self.fails(1, "tree", self.in_path, says=[self.in_path, "line 9", "2 columns"])
+        self.fails(1, "tree", self.in_path, says=[self.in_path, "line 10", "2 columns"])
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ LEFT = {
 
 HEADERS = {
     "core": "cpu dtype error half random storage tensor threads view",
-    "attention": "attend instruction_set linear_attention linear_recurrence linformer mask nystrom observe performer plan reformer relative_attention relative_bias rope score sparse_masks",
+    "attention": "attend chain_attention instruction_set linear_attention linear_recurrence linformer mask nystrom observe pair_bias performer plan reformer relative_attention relative_bias rope score sparse_masks tree",
     "nn": "contributions disentangled layers longformer loss multi_head optimizer tape transformer transformer_xl",
-    "io": "file npy safetensors",
+    "io": "file locked_folder npy safetensors",
     "trace": "patterns rollout trace",
-    "model": "dataset decoding model seq2seq training vocabulary",
+    "model": "conllu dataset decoding model seq2seq training vocabulary",
     "explain": "experiments explain",
     "onnx": "onnx",
     "measure": "bench peak",

@@ -18,11 +18,11 @@ std::string word(const std::string& id, const std::string& form, const std::stri
 // Laid out after the format's own description: a comment, a multiword token, an
 // empty node, and a second sentence without a blank line at the file's end.
 TEST(Conllu, reads_words_heads_and_comments) {
-  const std::string text = "# sent_id = first\n# text = vámonos al mar\n" + word("1-2", "vámonos", "_", "_") +
-                           word("1", "vamos", "0", "root") + word("2", "nos", "1", "obj") +
-                           word("3-4", "al", "_", "_") + word("3", "a", "5", "case") + word("4", "el", "5", "det") +
-                           word("5", "mar", "1", "obl") + word("5.1", "nada", "_", "_") + "\n" +
-                           word("1", "Sí", "0", "root");
+  const std::string text = std::string("# sent_id = first\n# text = vámonos al mar\n") +
+                           word("1-2", "vámonos", "_", "_") + word("1", "vamos", "0", "root") +
+                           word("2", "nos", "1", "obj") + word("3-4", "al", "_", "_") + word("3", "a", "5", "case") +
+                           word("4", "el", "5", "det") + word("5", "mar", "1", "obl") + word("5.1", "nada", "_", "_") +
+                           "\n" + word("1", "Sí", "0", "root");
   const auto sentences = parse_conllu(text, "here");
   ASSERT_EQ(sentences.size(), 2u);
   const TreeSentence& first = sentences[0];
@@ -37,8 +37,11 @@ TEST(Conllu, reads_words_heads_and_comments) {
 
 TEST(Conllu, windows_line_ends_and_a_byte_order_mark_are_no_part_of_words) {
   const Folder folder;
-  std::string text = "\xEF\xBB\xBF" + word("1", "a", "0") + word("2", "b", "1");
-  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.insert(at, "\r");
+  std::string text = std::string("\xEF\xBB\xBF");
+  for (char c : word("1", "a", "0") + word("2", "b", "1")) {
+    if (c == '\n') text += '\r';
+    text += c;
+  }
   const auto sentences = read_conllu(folder.write("a.conllu", text));
   ASSERT_EQ(sentences.size(), 1u);
   EXPECT_EQ(sentences[0].heads(), (std::vector<Index>{-1, 0}));
@@ -46,7 +49,7 @@ TEST(Conllu, windows_line_ends_and_a_byte_order_mark_are_no_part_of_words) {
 
 TEST(Conllu, what_is_wrong_is_named_with_its_line) {
   const Folder folder;
-  const std::string good = "# a comment\n" + word("1", "a", "0") + "\n";
+  const std::string good = std::string("# a comment\n") + word("1", "a", "0") + "\n";
   for (const auto& [bad, says] : std::vector<std::pair<std::string, std::string>>{
            {"1\ta\t_\t_\t_\t_\t0\troot\t_\n", "line 4: has 9 columns"},
            {word("2", "a", "0"), "line 4: has ID '2' where 1 comes next"},
