@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <regex>
+#include <string_view>
 #include <utility>
 
 #include "model/model_json.h"
@@ -58,28 +58,44 @@ void check_data(const nlohmann::json& json, const std::string& folder, const Dat
 std::string tensors_name(std::int64_t steps) { return "training-" + std::to_string(steps) + ".safetensors"; }
 
 // What can't be listed or removed stays: it is in nobody's way.
-void remove_files(const std::string& folder, const std::regex& pattern, const std::string& kept = "") {
+void remove_files(const std::string& folder, bool (*wanted)(std::string_view name), const std::string& kept = "") {
   std::error_code failure;
   std::vector<std::filesystem::path> others;
   for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
-    if (name != kept && std::regex_match(name, pattern)) others.push_back(entry->path());
+    if (name != kept && wanted(name)) others.push_back(entry->path());
   }
   for (const auto& path : others) std::filesystem::remove(path, failure);
 }
 
+bool only_has(std::string_view text, std::string_view characters) {
+  return text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// training.safetensors (of earlier versions) or training-STEPS.safetensors.
+bool holds_tensors(std::string_view name) {
+  constexpr std::string_view first = "training", last = ".safetensors";
+  if (!name.starts_with(first) || !name.ends_with(last) || name.size() < first.size() + last.size()) return false;
+  name = name.substr(first.size(), name.size() - first.size() - last.size());
+  return name.empty() || (name.size() > 1 && name.front() == '-' && only_has(name.substr(1), "0123456789"));
+}
+
+// FILE.tmp-PROCESS-COUNT beside a file of a run.
+bool is_half_written(std::string_view name) {
+  const auto at = name.find(".tmp-");
+  if (at == std::string_view::npos || !only_has(name.substr(at + 5), "-0123456789")) return false;
+  const std::string_view whole = name.substr(0, at);
+  return holds_tensors(whole) || whole == "training.json" || whole == "model.safetensors" || whole == "model.json";
+}
+
 // The tensors of earlier checkpoints.
 void remove_other_tensors(const std::string& folder, const std::string& kept) {
-  static const std::regex pattern(R"(training(-\d+)?\.safetensors)");
-  remove_files(folder, pattern, kept);
+  remove_files(folder, holds_tensors, kept);
 }
 
 // What a kill in the middle of writing left behind.
-void remove_leftovers(const std::string& folder) {
-  static const std::regex pattern(R"((training(-\d+)?|model)\.(safetensors|json)\.tmp-[-\d]+)");
-  remove_files(folder, pattern);
-}
+void remove_leftovers(const std::string& folder) { remove_files(folder, is_half_written); }
 
 std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   std::vector<Encoded> all;
