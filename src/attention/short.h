@@ -15,8 +15,8 @@ struct KeyColumns {
   float* memory;  // [depth, tile stride]
   float scale;
 };
-// tile = rows . (scale * keys)^T, rows read where they lie.
-void multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
+// tile = rows . (scale * keys)^T, rows read where they lie. True if the keys are finite.
+bool multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
                     const KeyColumns& columns, const kernels::Tile& tile);
 // Rows as the right side of a product: where they lie, or, when their width is
 // no multiple of a vector, in panels.
@@ -43,8 +43,8 @@ bool has_short_gradient(const Call& call, const BackwardState& state);
 // Scratch floats of one head's output.
 Index short_workspace(const Call& call);
 
-// One head's output. Returns false, with nothing written, when pairs are hidden
-// and values are not finite: the streaming pass selects pair by pair.
+// One head's output. Returns false, with nothing written, when values are not
+// finite and pairs are hidden, or may be by an infinite key: the streaming pass selects pair by pair.
 bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const OutputView& out);
 
 // Gradients of one key head and its group of query heads; false as above.

@@ -87,13 +87,14 @@ bool writes_in_place(const Call& call, const OutputView& out) {
   return out.size(3) > 0 && out.size(3) % call.kernels.lanes == 0 && has_float_rows(out);
 }
 
-void multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
+bool multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
                     const KeyColumns& columns, const kernels::Tile& tile) {
   const kernels::Kernels& kernels = call.kernels;
   const Index width = kernels::padded(keys.rows, kernels.lanes);
-  kernels.pack_interleaved(keys, width, columns.scale, columns.memory);
+  const bool finite = kernels.pack_interleaved(keys, width, columns.scale, columns.memory);
   kernels.product({rows.floats(), kernels.row_tile * rows.row_stride, rows.row_stride, 1, columns.memory,
                    kernels.column_tile, width, tile.data, tile.stride, tile.rows, tile.keys, rows.depth, false});
+  return finite;
 }
 
 bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const OutputView& out) {
@@ -103,15 +104,17 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   if (spot.keys == 0) return false;
   const Coverage coverage = call.options.mask.coverage(mask_block(call, spot));
   const auto v = rows_of(call.v, b, call.kv_head(h), 0, spot.keys);
+  const bool hides = coverage != Coverage::all || changes_scores(call);
   if (coverage == Coverage::none) return false;
 
   const Index stride = kernels::padded(sizes.kv_len, kernels.lanes), first = call.row_index(b, h, 0);
   const Buffers buffers = Workspace::carved([&](Layout& layout) { return carve(call, layout); });
   const kernels::Tile scores{buffers.scores, stride, spot.rows, spot.keys};
   const auto q = as_floats(call, rows_of(call.q, b, h, 0, spot.rows), buffers.queries);
-  multiply_short(call, q, rows_of(call.k, b, call.kv_head(h), 0, spot.keys), {buffers.keys, call.scale}, scores);
+  const bool finite =
+      multiply_short(call, q, rows_of(call.k, b, call.kv_head(h), 0, spot.keys), {buffers.keys, call.scale}, scores);
+  if ((hides || !finite) && !kernels.all_finite(v)) return false;
   finish_scores(call, spot, one_panel(spot, coverage), scores, buffers.scratch);
-  if (!kernels.mark_visible(scores, buffers.scratch, stride) && !kernels.all_finite(v)) return false;
   start_rows(rows, first, spot.rows);
   kernels.softmax_step({scores, rows.max.data() + first, rows.sum.data() + first,
                         rows.spread.empty() ? nullptr : rows.spread.data() + first, nullptr, 0, 0});
