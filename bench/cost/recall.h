@@ -4,18 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "network.h"
 #include "table.h"
 
 namespace regard::bench {
 
-// recall: one symbol, then noise, then a question: which symbol was it?
-// copy:   eight symbols, then noise, then all eight in order.
-// The distance is from a symbol to where it is to be said.
-enum class RecallTask { recall, copy };
-
 struct RecallPlan {
   std::vector<Index> distances{8, 16, 32, 64, 128, 256, 512, 1024};
-  Index most_steps = 4000;     // of training for each model and distance
+  Index most_steps = 4000;   // of training for each model and distance
   double most_seconds = 45;  // alike, whichever is reached first
   double enough = 0.99;      // accuracy at which training ends early
 };
