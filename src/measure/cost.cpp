@@ -49,7 +49,7 @@ Steps softmax_steps(const Sizes& s, double pairs, double keys) {
   Steps steps = {{"scores", 2 * pairs * s.m, number * (s.n + keys) * s.m},
                  {"softmax", 5 * pairs * s.h, 0},
                  {"sum", 2 * pairs * s.m + s.n * s.m, number * (keys + s.n) * s.m}};
-  share(steps, tile_bytes(s, keys));
+  share(steps, tile_bytes(s, keys) + number * 2 * s.n * s.h);  // and each row's maximum and sum
   return steps;
 }
 

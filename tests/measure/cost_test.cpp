@@ -267,13 +267,15 @@ TEST(Cost, in_path_and_order_is_what_tables_give) {
   EXPECT_EQ(method_cost("window", {.n = 767}).path_length, 4);
 }
 
-TEST(Cost, in_workspace_is_the_plans_whatever_the_length) {
+// Beside its tiles a pass keeps the maximum and the sum of every row.
+TEST(Cost, in_workspace_is_the_plans_and_two_numbers_a_row) {
   const Tensor<float> x({1, 8, 5000, 64});
-  const double planned = static_cast<double>(plan_attend(x, x, x).workspace_bytes);
-  EXPECT_EQ(method_cost("exact", {.n = 5000}).step("attention").workspace_bytes, planned);
-  EXPECT_EQ(method_cost("exact", {.n = 100'000}).step("attention").workspace_bytes, planned);
+  const double planned = static_cast<double>(plan_attend(x, x, x).workspace_bytes), rows = 4 * 2 * 8;
+  EXPECT_EQ(method_cost("exact", {.n = 5000}).step("attention").workspace_bytes, planned + rows * 5000);
+  EXPECT_EQ(method_cost("exact", {.n = 100'000}).step("attention").workspace_bytes, planned + rows * 100'000);
   // A layer keeps q, k, v and the heads' answers besides.
-  EXPECT_EQ(method_cost("exact", {.n = 5000}).step("layer").workspace_bytes, planned + 4 * 4 * 5000 * 512);
+  EXPECT_EQ(method_cost("exact", {.n = 5000}).step("layer").workspace_bytes,
+            planned + rows * 5000 + 4.0 * 4 * 5000 * 512);
   EXPECT_EQ(method_cost("stored", {.n = 5000}).step("attention").workspace_bytes, 4.0 * 8 * 5000 * 5000);
 }
 
