@@ -73,7 +73,7 @@ void draw_recall(const std::string& folder) {
   Chart chart{.title = "What is still known after a distance",
               .caption =
                   "Share of 8 symbols said right; guessing gives 0.125. Two layers of equal size, each trained "
-                  "afresh for every distance until 0.99, 4000 steps or 45 seconds.",
+                  "afresh for every distance until 0.99, 4000 steps, or 45 to 123 seconds.",
               .x = {"distance", AxisScale::log2},
               .y = {"accuracy"}};
   for (const char* task : {"recall", "copy"}) {
