@@ -15,7 +15,8 @@ PYTHON := build/peers/bin/python
 export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
-.PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers bench-variants-peers variants data train eval \
+.PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers bench-variants-peers variants cost-experiments \
+        cost cost-scaling cost-published cost-recall data train eval \
         pictures curves format install clean help
 
 help:
@@ -107,6 +108,20 @@ pictures: cli
 #: make curves      measure the curves of docs/curves again, one thread (minutes), and draw them
 curves: variants
 	scripts/measure_curves.sh $(BUILD)/bench/variants
+
+#: make cost        measure what layers cost at 64 to 8192 tokens, one thread (minutes): docs/cost/cost.txt and .svg
+cost: cli
+	OMP_NUM_THREADS=1 $(BUILD)/regard cost --n 64,128,256,512,1024,2048,4096,8192 --measure --threads 1 --seconds 0.2 --width 200 \
+	  -o docs/cost/cost.svg > docs/cost/cost.txt
+
+#: make cost-scaling, cost-published, cost-recall   measure the tables of docs/cost again, one thread: scores and clipping
+#:                  (a minute), Base and Large (two minutes), attention and an LSTM over distance (a quarter of an hour)
+cost-scaling cost-published cost-recall: cost-%: cost-experiments
+	OMP_NUM_THREADS=1 REGARD_THREADS=1 $(BUILD)/bench/cost_experiments $* docs/cost
+
+cost-experiments: packages
+	$(CONFIGURE) -S . -B $(BUILD)
+	cmake --build $(BUILD) --target cost_experiments
 
 #: make tidy        clang-tidy over library and command line (FILES=src/core/tensor.cpp ... picks; ten seconds each)
 tidy: packages

@@ -39,6 +39,7 @@ void add_explain(CLI::App& program);
 void add_view(CLI::App& program);
 void add_tree(CLI::App& program);
 void add_bench(CLI::App& program);
+void add_cost(CLI::App& program);
 
 // --threads N, for commands that compute; takes effect while arguments are read.
 void add_threads_option(CLI::App& command);

@@ -51,6 +51,7 @@ void add_commands(CLI::App& program) {
   add_onnx(program);
   add_tree(program);
   add_bench(program);
+  add_cost(program);
   add_info(program);
   refuse_values_of_flags(program);
 }

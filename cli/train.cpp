@@ -207,6 +207,8 @@ void add_sizes(CLI::App& command, Arguments& a) {
   command.add_option("--positions", a.positions, "Position scheme")
       ->check(CLI::IsMember({"sinusoidal", "learned"}))
       ->capture_default_str();
+  command.add_flag("--shared-vocabulary", a.sizes.shared_vocabulary,
+                   "One vocabulary, and one table of embeddings, for source and target");
   command.add_option("--max-length", a.sizes.max_length, "Longest sequence, in symbols")
       ->check(at_least_one)
       ->capture_default_str();

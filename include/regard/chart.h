@@ -23,6 +23,9 @@ struct ChartAxis {
 struct Curve {
   std::string name{};
   std::vector<double> x{}, y{};
+  // What theory says about them, when given: a thin line in the same colour. The
+  // points are then not joined.
+  std::vector<double> theory_x{}, theory_y{};
 };
 
 struct Chart {
@@ -34,7 +37,7 @@ struct Chart {
 // Title, axes with ticks that never touch, curves, their key and the caption.
 // A linear axis begins at 0 where nothing is negative. `numbers` and `line_mass`
 // of the options mean nothing here. Throws ArgumentError, naming the curve, for
-// a curve without points or with x and y of different lengths, for numbers that
+// a curve without points or with x and y of different lengths (theory's too), for numbers that
 // are not finite and, on logarithmic axes, not above 0; and for none or more
 // than 8 curves.
 std::string figure_chart(const Chart& chart, FigureFormat format, const FigureOptions& options = {});

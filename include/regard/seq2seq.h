@@ -21,7 +21,20 @@ struct Seq2SeqConfig {
   Index decoder_layers = 4;
   PositionKind positions = PositionKind::sinusoidal;
   Index max_length = 256;  // of either side; longer input is refused
+  // One vocabulary for both sides: source and target embeddings and the output
+  // weights are one table.
+  bool shared_vocabulary = false;
 };
+
+// The sizes of the paper, with its norm behind the sub-layers and its one
+// vocabulary: 6 + 6 layers of width 512, 8 heads of 64, feed-forward 2048, dropout
+// 0.1; and of width 1024, 16 heads of 64, feed-forward 4096, dropout 0.3.
+Seq2SeqConfig transformer_base();
+Seq2SeqConfig transformer_large();
+
+// How many numbers a model of these sizes learns, without building it. Throws
+// ArgumentError as the model would.
+Index weight_count(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary);
 
 // One of the model's attention layers.
 struct AttentionPlace {
@@ -53,12 +66,15 @@ struct Inspection {
   HeadChange<T> change = {};
 };
 
-// Target embeddings double as output weights. Embeddings start as N(0, 1 /
+// Target embeddings double as output weights, and as source embeddings where there
+// is one vocabulary. Embeddings start as N(0, 1 /
 // model_dim) and are scaled by sqrt(model_dim), so that they and the sinusoids
 // are of one size: larger ones drown the positions.
 template <class T>
 class Seq2Seq {
  public:
+  // Throws ArgumentError for a shared vocabulary of two sizes (both), and as the
+  // layers do.
   Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary, std::uint64_t seed);
   // Layers hand out pointers to their weights.
   Seq2Seq(const Seq2Seq&) = delete;
@@ -92,8 +108,8 @@ class Seq2Seq {
   Var<T> logits(Tape<T>& tape, const Var<T>& x);
 
   Seq2SeqConfig config_;
-  Random random_;  // initial weights, drawn in declaration order
-  Embedding<T> source_embedding_, target_embedding_;
+  Random random_;                                     // initial weights, drawn in declaration order
+  Embedding<T> source_embedding_, target_embedding_;  // one vocabulary: the latter serves both
   Parameter<T> source_positions_, target_positions_;  // learned positions only
   std::vector<std::unique_ptr<EncoderLayer<T>>> encoder_;
   std::vector<std::unique_ptr<DecoderLayer<T>>> decoder_;

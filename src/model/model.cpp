@@ -55,6 +55,7 @@ Seq2SeqConfig config_from(const nlohmann::json& json) {
   config.positions =
       from_name(json.at("positions").get<std::string>(), {PositionKind::sinusoidal, PositionKind::learned});
   config.max_length = positive(json, "max_length");
+  config.shared_vocabulary = json.value("shared_vocabulary", false);  // older models do not say
   return config;
 }
 
@@ -78,7 +79,8 @@ nlohmann::json model_json(const Model& model) {
             {"encoder_layers", config.encoder_layers},
             {"decoder_layers", config.decoder_layers},
             {"positions", name_of(config.positions)},
-            {"max_length", config.max_length}}}};
+            {"max_length", config.max_length},
+            {"shared_vocabulary", config.shared_vocabulary}}}};
 }
 
 Model model_from_json(const nlohmann::json& json, const std::string& path) {
@@ -89,6 +91,8 @@ Model model_from_json(const nlohmann::json& json, const std::string& path) {
     model.source = Vocabulary(json.at("source_symbols").get<std::vector<std::string>>());
     model.target = Vocabulary(json.at("target_symbols").get<std::vector<std::string>>());
     model.config = config_from(json.at("config"));
+    if (model.config.shared_vocabulary && model.source.own_symbols() != model.target.own_symbols())
+      throw ArgumentError("shared_vocabulary, but the symbols of source and target differ");
     model.make_network(0);
     return model;
   } catch (const nlohmann::json::exception& error) {

@@ -35,14 +35,47 @@ void inspect(AttentionCall<T>& call, const AttentionPlace& place, const Inspecti
   }
 }
 
+void check_vocabularies(const Seq2SeqConfig& config, Index source, Index target) {
+  if (config.shared_vocabulary && source != target)
+    throw ArgumentError("a shared vocabulary has one size, not " + std::to_string(source) + " of the source and " +
+                        std::to_string(target) + " of the target");
+}
+
+Seq2SeqConfig published(const LayerConfig& layer) {
+  return {.layer = layer, .encoder_layers = 6, .decoder_layers = 6, .shared_vocabulary = true};
+}
+
 }  // namespace
+
+Seq2SeqConfig transformer_base() {
+  return published({.model_dim = 512, .heads = 8, .hidden = 2048, .norm = NormPlace::post});
+}
+
+Seq2SeqConfig transformer_large() {
+  return published({.model_dim = 1024, .heads = 16, .hidden = 4096, .norm = NormPlace::post, .dropout = 0.3});
+}
+
+Index weight_count(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary) {
+  check_vocabularies(config, source_vocabulary, target_vocabulary);
+  const Index width = config.layer.model_dim, hidden = config.layer.hidden;
+  const Index tokens = config.shared_vocabulary ? target_vocabulary : source_vocabulary + target_vocabulary;
+  const Index positions = config.positions == PositionKind::learned ? 2 * config.max_length : 0;
+  const Index attention = 4 * (width * width + width), norm = 2 * width;
+  const Index feed_forward = 2 * width * hidden + hidden + width;
+  const Index last_norms = config.layer.norm == NormPlace::pre ? 2 * norm : 0;
+  return (tokens + positions) * width + config.encoder_layers * (attention + feed_forward + 2 * norm) +
+         config.decoder_layers * (2 * attention + feed_forward + 3 * norm) + last_norms;
+}
 
 template <class T>
 Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary, std::uint64_t seed)
     : config_(config), random_(seed) {
+  check_vocabularies(config, source_vocabulary, target_vocabulary);
   const Index width = config.layer.model_dim;
-  source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
-  target_embedding_ = Embedding<T>("decoder.embedding", target_vocabulary, width, random_);
+  if (!config.shared_vocabulary)
+    source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
+  target_embedding_ =
+      Embedding<T>(config.shared_vocabulary ? "embedding" : "decoder.embedding", target_vocabulary, width, random_);
   if (config.positions == PositionKind::learned)
     for (auto& [name, table] :
          {std::pair{"encoder.positions", &source_positions_}, {"decoder.positions", &target_positions_}}) {
@@ -74,7 +107,8 @@ Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learn
 
 template <class T>
 Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const Tensor<std::int64_t>& source, const Inspection<T>& inspection) {
-  auto x = embed(tape, source_embedding_, source_positions_, source, 0);
+  auto& table = config_.shared_vocabulary ? target_embedding_ : source_embedding_;
+  auto x = embed(tape, table, source_positions_, source, 0);
   AttentionCall<T> call{.mask = source_mask(source)};
   for (std::size_t i = 0; i < encoder_.size(); ++i) {
     inspect(call, {AttentionKind::encoder, static_cast<Index>(i)}, inspection);
@@ -139,7 +173,7 @@ Tensor<T> Seq2Seq<T>::step(State& state, const std::vector<std::int64_t>& tokens
 template <class T>
 Parameters<T> Seq2Seq<T>::parameters() {
   Parameters<T> list;
-  source_embedding_.collect(list);
+  if (!config_.shared_vocabulary) source_embedding_.collect(list);
   target_embedding_.collect(list);
   if (config_.positions == PositionKind::learned) list.insert(list.end(), {&source_positions_, &target_positions_});
   for (auto& layer : encoder_) layer->collect(list);

@@ -123,6 +123,10 @@ Model fresh_model(const Seq2SeqConfig& sizes, const Dataset& train, bool words, 
     source.insert(source.end(), example.source.begin(), example.source.end());
     target.insert(target.end(), example.target.begin(), example.target.end());
   }
+  if (sizes.shared_vocabulary) {
+    source.insert(source.end(), target.begin(), target.end());
+    target = source;
+  }
   Model model;
   model.name = std::move(name);
   model.words = words;
@@ -197,8 +201,8 @@ Trainer Trainer::resume(const std::string& folder, const Dataset& train, const D
   const auto json = detail::read_json(path);
   try {
     check_data(json, folder, train, dev);
-    Trainer trainer(std::move(locked), config_from(json.at("training")), detail::model_from_json(json.at("model"), path), train,
-                    dev);
+    Trainer trainer(std::move(locked), config_from(json.at("training")),
+                    detail::model_from_json(json.at("model"), path), train, dev);
     trainer.epoch_ = json.at("epoch");
     trainer.next_batch_ = json.at("next_batch");
     trainer.loss_sum_ = json.at("loss_sum");

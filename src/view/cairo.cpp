@@ -85,6 +85,7 @@ class Painter {
 
   void operator()(const Outline& outline) const {
     set_colour(context_, outline.colour);
+    cairo_new_path(context_);  // text leaves a point behind, from which a line would come
     for (const auto& [x, y] : outline.points) cairo_line_to(context_, x, y);
     if (outline.width == 0) return cairo_fill(context_);
     cairo_set_line_width(context_, outline.width);

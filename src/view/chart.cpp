@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 
 #include "regard/error.h"
@@ -27,7 +28,7 @@ using figure::Typesetter;
 constexpr double height_of_width = 0.68;
 constexpr double middle_of_line = 0.36;  // from the baseline up, of the font size
 constexpr double tick_gap = 2.5;         // between axis and label, and at least between labels
-constexpr double marker_radius = 2.1, curve_width = 1.1;
+constexpr double marker_radius = 2.1, curve_width = 1.1, theory_width = 0.5;
 constexpr std::size_t marked_points = 40;  // of a curve; more would be a caterpillar
 constexpr Colour grid_colour{226, 226, 226}, axis_colour{90, 90, 90};
 
@@ -49,14 +50,22 @@ void check(const Chart& chart) {
     if (curve.x.empty() || curve.x.size() != curve.y.size())
       throw ArgumentError(
           fmt::format("figure_chart: curve '{}' has {} x and {} y", curve.name, curve.x.size(), curve.y.size()));
+    if (curve.theory_x.size() != curve.theory_y.size())
+      throw ArgumentError(fmt::format("figure_chart: curve '{}' has {} theory_x and {} theory_y", curve.name,
+                                      curve.theory_x.size(), curve.theory_y.size()));
     check_numbers(curve.name, "x", chart.x.scale, curve.x);
     check_numbers(curve.name, "y", chart.y.scale, curve.y);
+    check_numbers(curve.name, "theory_x", chart.x.scale, curve.theory_x);
+    check_numbers(curve.name, "theory_y", chart.y.scale, curve.theory_y);
   }
 }
 
-AxisRange range_of(const Chart& chart, AxisScale scale, std::vector<double> Curve::*numbers) {
+using Numbers = std::vector<double> Curve::*;
+
+AxisRange range_of(const Chart& chart, AxisScale scale, std::initializer_list<Numbers> members) {
   std::vector<double> all;
-  for (const Curve& curve : chart.curves) all.insert(all.end(), (curve.*numbers).begin(), (curve.*numbers).end());
+  for (const Curve& curve : chart.curves)
+    for (Numbers numbers : members) all.insert(all.end(), (curve.*numbers).begin(), (curve.*numbers).end());
   return {scale, all};
 }
 
@@ -74,7 +83,8 @@ struct Plot {
 
 // Labels of the y axis decide the margin, and the rest follows.
 Plot plan(const Scene& scene, const Typesetter& type, const Chart& chart, double font) {
-  Plot plot{range_of(chart, chart.x.scale, &Curve::x), range_of(chart, chart.y.scale, &Curve::y)};
+  Plot plot{range_of(chart, chart.x.scale, {&Curve::x, &Curve::theory_x}),
+            range_of(chart, chart.y.scale, {&Curve::y, &Curve::theory_y})};
   const double size = figure::smaller_font(font);
   plot.top = margin + font * 2.2;
   plot.height = height_of_width * scene.width * 0.8;
@@ -150,14 +160,18 @@ Outline marker(std::size_t index, double x, double y) {
   return outline;
 }
 
+bool has_theory(const Curve& curve) { return !curve.theory_x.empty(); }
+// Points that nothing joins are always marked.
+bool is_marked(const Curve& curve) { return has_theory(curve) || curve.x.size() <= marked_points; }
+double line_width(const Curve& curve) { return has_theory(curve) ? theory_width : curve_width; }
+
 void draw_curve(Scene& scene, const Plot& plot, const Curve& curve, std::size_t index) {
-  Outline line{.width = curve_width, .colour = curve_colour(static_cast<int>(index))};
-  for (std::size_t i = 0; i < curve.x.size(); ++i) line.points.emplace_back(plot.x(curve.x[i]), plot.y(curve.y[i]));
-  const bool marked = curve.x.size() <= marked_points;
-  const auto points = line.points;
+  const auto &xs = has_theory(curve) ? curve.theory_x : curve.x, &ys = has_theory(curve) ? curve.theory_y : curve.y;
+  Outline line{.width = line_width(curve), .colour = curve_colour(static_cast<int>(index))};
+  for (std::size_t i = 0; i < xs.size(); ++i) line.points.emplace_back(plot.x(xs[i]), plot.y(ys[i]));
   scene.add(std::move(line));
-  if (!marked) return;
-  for (const auto& [x, y] : points) scene.add(marker(index, x, y));
+  if (!is_marked(curve)) return;
+  for (std::size_t i = 0; i < curve.x.size(); ++i) scene.add(marker(index, plot.x(curve.x[i]), plot.y(curve.y[i])));
 }
 
 // A sample and the name of every curve, in as many lines as they need; returns
@@ -173,8 +187,8 @@ double draw_key(Scene& scene, const Typesetter& type, const Chart& chart, double
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const double x = margin + static_cast<double>(i % columns) * pitch;
     const double middle = y + static_cast<double>(i / columns) * size * 1.35 + size * 0.6;
-    scene.add(Stroke{x, middle, x + sample, middle, curve_width, curve_colour(static_cast<int>(i))});
-    if (chart.curves[i].x.size() <= marked_points) scene.add(marker(i, x + sample / 2, middle));
+    scene.add(Stroke{x, middle, x + sample, middle, line_width(chart.curves[i]), curve_colour(static_cast<int>(i))});
+    if (is_marked(chart.curves[i])) scene.add(marker(i, x + sample / 2, middle));
     scene.add(
         Label{.x = x + sample + gap, .y = middle + middle_of_line * size, .text = chart.curves[i].name, .size = size});
   }

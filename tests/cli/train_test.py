@@ -74,6 +74,15 @@ class Train(TrainCase):
         self.assertAlmostEqual(report["symbol_error_rate"], report["symbol_errors"] / 20)
         self.assertIn("symbol error rate", self.works("eval", "--model", self.out, "--data", self.dev))
 
+    def test_one_vocabulary_holds_the_symbols_of_both_sides(self):
+        self.works(*self.arguments("--shared-vocabulary"))
+        with open(os.path.join(self.out, "model.json"), encoding="utf-8") as file:
+            model = json.load(file)
+        self.assertTrue(model["config"]["shared_vocabulary"])
+        self.assertEqual(model["source_symbols"], model["target_symbols"])
+        self.assertEqual(set(model["source_symbols"]), set("abcdefghijABCDEFGHIJ"))
+        self.run_model("abc")
+
     def test_a_run_goes_on_and_is_not_begun_twice(self):
         self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
         text = self.fails(2, *self.arguments("--epochs", "2"), says=["--resume"])

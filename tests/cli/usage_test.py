@@ -21,7 +21,7 @@ class Usage(Case):
         self.assertRegex(self.works("--version"), r"^regard \d+\.\d+\.\d+\n$")
 
     def test_every_command_has_help_with_an_example(self):
-        for command in ["attend", "bench", "onnx", "info"]:
+        for command in ["attend", "bench", "cost", "onnx", "info"]:
             text = self.works(command, "--help")
             self.assertIn("Example:", text)
             self.assertIn(f"regard {command} ", text)

@@ -13,6 +13,7 @@ namespace {
 
 using testing::bytes_of;
 using testing::Folder;
+using testing::write_bytes;
 using Symbols = std::vector<std::string>;
 
 Model small_model() {
@@ -50,6 +51,23 @@ TEST(SaveModel, loads_back_bit_for_bit_in_f32) {
   ASSERT_EQ(ours.size(), right.size());
   for (std::size_t p = 0; p < ours.size(); ++p)
     for (Index i = 0; i < ours[p]->value.count(); ++i) ASSERT_EQ(ours[p]->value[i], right[p]->value[i]);
+}
+
+TEST(SaveModel, keeps_one_vocabulary_one) {
+  const Folder folder;
+  Model model = small_model();
+  model.target = model.source;
+  model.config.shared_vocabulary = true;
+  model.make_network(1);
+  save_model(model, folder / "m");
+  const Model loaded = load_model(folder / "m");
+  EXPECT_TRUE(loaded.config.shared_vocabulary);
+  EXPECT_EQ(loaded.network->parameters().size(), model.network->parameters().size());
+  std::string json = bytes_of(folder / "m/model.json");
+  const auto at = json.find("\"a\"", json.find("target_symbols"));
+  ASSERT_NE(at, std::string::npos);
+  write_bytes(folder / "m/model.json", json.replace(at, 3, "\"c\""));
+  expect_file_error(folder / "m", "model.json: not a model description (shared_vocabulary, but the symbols of source");
 }
 
 // Half the bytes, and an error of half a unit in the last place: 2^-9 of the

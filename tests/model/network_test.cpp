@@ -1,10 +1,11 @@
 // The whole network in each of its layouts: both places of the norms, both
-// position schemes.
+// position schemes, one vocabulary or two.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "model/toy.h"
+#include "refusal.h"
 #include "regard/loss.h"
 #include "regard/threads.h"
 
@@ -23,6 +24,8 @@ std::vector<Seq2SeqConfig> layouts() {
   for (NormPlace norm : {NormPlace::pre, NormPlace::post})
     for (PositionKind positions : {PositionKind::sinusoidal, PositionKind::learned})
       all.push_back(toy_sizes(norm, positions));
+  all.push_back(toy_sizes(NormPlace::post));
+  all.back().shared_vocabulary = true;
   return all;
 }
 
@@ -170,6 +173,35 @@ TEST(Network, gradients_are_exact_in_every_layout) {
         ASSERT_NEAR(p->gradient[i], (above - below) / (2 * step), 1e-8) << p->name << " at " << i;
       }
   }
+}
+
+TEST(Network, learns_as_many_weights_as_the_formula_counts) {
+  for (const Seq2SeqConfig& config : layouts()) {
+    const Index target = config.shared_vocabulary ? classes : classes + 4;
+    EXPECT_EQ(Seq2Seq<float>(config, classes, target, 1).weight_count(), weight_count(config, classes, target));
+  }
+}
+
+// Vaswani et al. give 65 and 213 million. Layer by layer, for width d and hidden h:
+// attention 4 (d d + d), feed-forward 2 d h + h + d, a norm 2 d.
+TEST(Network, of_the_papers_sizes_has_the_papers_count) {
+  const Index base_attention = 4 * (512 * 512 + 512), base_forward = 2 * 512 * 2048 + 2048 + 512;
+  EXPECT_EQ(weight_count(transformer_base(), 37000, 37000), 37000 * 512 +
+                                                                6 * (base_attention + base_forward + 2 * 1024) +
+                                                                6 * (2 * base_attention + base_forward + 3 * 1024));
+  EXPECT_EQ(weight_count(transformer_base(), 37000, 37000), 63'082'496);
+  EXPECT_EQ(weight_count(transformer_large(), 37000, 37000), 214'245'376);
+}
+
+TEST(Network, one_vocabulary_has_one_table_and_one_size) {
+  Seq2SeqConfig config = toy_sizes();
+  config.shared_vocabulary = true;
+  EXPECT_EQ(testing::message_of([&] { Seq2Seq<float>(config, 9, 10, 1); }),
+            "a shared vocabulary has one size, not 9 of the source and 10 of the target");
+  Seq2Seq<float> model(config, classes, classes, 1);
+  Index tables = 0;
+  for (const auto* p : model.parameters()) tables += p->value.shape() == Shape{classes, 32};
+  EXPECT_EQ(tables, 1);
 }
 
 // Greedy by definition: the likeliest symbol but pad, begin and unknown, each

@@ -133,6 +133,41 @@ TEST(Chart, one_point_and_equal_numbers_still_make_an_axis) {
   EXPECT_TRUE(std::isfinite(curves[0][0].first) && std::isfinite(curves[0][0].second));
 }
 
+// Theory's line is drawn thin, its points are marked and not joined, and both lie
+// on one pair of axes.
+TEST(Chart, theory_is_a_thin_line_beside_its_points) {
+  Chart chart{.title = "t",
+              .x = {"x", AxisScale::log2},
+              .y = {"y", AxisScale::log10},
+              .curves = {{.name = "one", .x = {2, 8}, .y = {10, 1000}, .theory_x = {1, 16}, .theory_y = {1, 10000}},
+                         {.name = "two", .x = {1, 16}, .y = {1, 10000}}}};
+  const std::string svg = figure_chart(chart, FigureFormat::svg);
+  const auto curves = curves_of(svg);
+  ASSERT_EQ(curves.size(), 2u);
+  EXPECT_EQ(curves[0], curves[1]);  // from corner to corner, both
+  static const std::regex width(R"re(<polyline [^>]*stroke-width="([^"]+)")re");
+  std::vector<double> widths;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), width), end; at != end; ++at)
+    widths.push_back(std::stod((*at)[1]));
+  ASSERT_EQ(widths.size(), 2u);
+  EXPECT_LT(widths[0], widths[1]);
+  chart.curves[0].theory_y.pop_back();
+  EXPECT_EQ(testing::message_of([&] { figure_chart(chart, FigureFormat::svg); }),
+            "figure_chart: curve 'one' has 2 theory_x and 1 theory_y");
+}
+
+// Text leaves its pen where it ends: a line drawn next begins at its own first point.
+TEST(Chart, lines_begin_where_they_begin_whatever_was_drawn_before) {
+  const figure::Label label{.x = 60, .y = 80, .text = "x"};
+  const figure::Outline line{.points = {{10, 20}, {90, 20}}, .width = 1};
+  figure::Scene text_first{.width = 100, .height = 100, .font = "sans-serif"}, line_first = text_first;
+  text_first.add(label);
+  text_first.add(line);
+  line_first.add(line);
+  line_first.add(label);
+  EXPECT_EQ(figure::to_png(text_first, 72), figure::to_png(line_first, 72));
+}
+
 TEST(Chart, numbers_on_ticks_are_short) {
   EXPECT_EQ(figure::tick_text(0), "0");
   EXPECT_EQ(figure::tick_text(0.05), "0.05");

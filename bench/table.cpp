@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "regard/error.h"
@@ -32,9 +33,9 @@ std::string table_text(const Table& table) {
   std::string text = fmt::format("{}\n", fmt::join(table.columns, "\t"));
   for (const auto& row : table.rows) {
     std::vector<std::string> cells;
-    for (double number : row) cells.push_back(fmt::format("{:.4g}", number));
-    // The knob is a count: never rounded.
-    cells[0] = fmt::format("{:.10g}", row[0]);
+    // Counts are never rounded.
+    for (double number : row)
+      cells.push_back(number == std::floor(number) ? fmt::format("{:.15g}", number) : fmt::format("{:.4g}", number));
     text += fmt::format("{}\n", fmt::join(cells, "\t"));
   }
   return text;
