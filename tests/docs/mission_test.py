@@ -74,8 +74,9 @@ def tests():
             names.add(f"{room}.{suite}.{test}" if test else f"{room}.{suite}")
     listed = text_of(ROOT / "tests" / "CMakeLists.txt")
     names |= set(re.findall(r"NAME ((?:docs|house|package)\.\w+)[\s)]", listed))
-    names |= {f"docs.{path.stem}_prints_the_right_numbers" for path in (ROOT / "tests/docs/expected").glob("*.txt")}
-    names |= {f"examples.{path.stem}_prints_the_right_numbers" for path in (ROOT / "tests/examples/expected").glob("*.txt")}
+    for room in ("docs", "examples"):
+        programs = (ROOT / "tests" / room / "expected").glob("*.txt")
+        names |= {f"{room}.{path.stem}_prints_the_right_numbers" for path in programs}
     return names
 
 

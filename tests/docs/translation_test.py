@@ -73,10 +73,8 @@ def compare_tables(where, english, chinese):
         yield f"{where}: {len(english)} tables in English, {len(chinese)} in Chinese"
     for ours, theirs in zip(english, chinese):
         if [len(row) for row in ours] != [len(row) for row in theirs]:
-            yield f"{where}: {len(ours)} rows in English, {len(theirs)} in Chinese, or rows of other length"
-            names = Counter(row[0] for row in ours if CODE.search(row[0]))
-            names.subtract(row[0] for row in theirs if CODE.search(row[0]))
-            yield from (f"{where}: row {name} is in one only" for name, count in names.items() if count)
+            first_cells = [", ".join(row[0] for row in rows if set(row[0]) - {"-"}) for rows in (ours, theirs)]
+            yield f"{where}: rows of a table differ: in English {first_cells[0]}; in Chinese {first_cells[1]}"
             continue
         for row, translated in zip(ours, theirs):
             for cell, other in zip(row, translated):
