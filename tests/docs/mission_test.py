@@ -80,12 +80,17 @@ def tests():
     return names
 
 
+@functools.cache
+def make_targets():
+    rules = re.findall(r"^([\w -]+):(?!=)", text_of(ROOT / "Makefile"), re.M)
+    return {target for targets in rules for target in targets.split()}
+
+
 def problem_with_code(code, command_line):
     if code.startswith("regard "):
         return command_line.problem(code)
     if code.startswith("make "):
-        target = code.split()[1]
-        return None if re.search(rf"^{target}:", text_of(ROOT / "Makefile"), re.M) else f"no make target {target}"
+        return None if code.split()[1] in make_targets() else "no such make target"
     if re.fullmatch(r"[a-z]+(\.\w+)+", code) and (ROOT / "tests" / code.split(".")[0]).exists():
         return None if code in tests() else "no such test"
     if code in command_line.cases() or (ROOT / code).exists() or (ROOT / "include" / "regard" / code).is_file():
