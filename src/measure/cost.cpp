@@ -166,11 +166,11 @@ MethodCost attention_cost(const MethodShape& shape, const Sizes& s) {
 // `mixing` operations besides on each of the state's numbers.
 MethodCost recurrent_cost(const std::string& method, double gates, double mixing, const Sizes& s) {
   const double rows = s.n * s.m, width = gates * s.m;
-  Steps steps{product("input", s.n, s.m, width)};
-  // h U is added to what the input gave; U is read at every position.
-  steps.push_back({"recurrence", 2 * rows * width, number * s.n * (s.m + s.m * width + 2 * width)});
   const double kept = method == "lstm" ? 2 * rows : rows;  // h, and the cell
-  steps.push_back({"gates", rows * (gates + mixing), number * (gates * rows + kept)});
+  // h U is added to what the input gave; U is read at every position.
+  Steps steps{product("input", s.n, s.m, width),
+              {"recurrence", 2 * rows * width, number * s.n * (s.m + s.m * width + 2 * width)},
+              {"gates", rows * (gates + mixing), number * (gates * rows + kept)}};
   StepCost layer = sum_of("layer", steps);
   layer.workspace_bytes = number * (gates * rows + (method == "lstm" ? rows : 0));
   steps.push_back(layer);
