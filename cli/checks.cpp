@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -60,6 +61,13 @@ CLI::Validator output_path() {
     return text == "-" ? std::string("name a file; /dev/stdout is the standard output") : std::string();
   };
   return CLI::Validator(check, "");
+}
+
+void drop_repeats(std::vector<std::string>& names) {
+  std::vector<std::string> once;
+  for (std::string& name : names)
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(std::move(name));
+  names = std::move(once);
 }
 
 void refuse_same_file(const std::string& in, const std::string& out) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace regard::cli {
 
@@ -17,6 +18,9 @@ CLI::Validator unsigned_number();
 
 // A path that is written to. "-" is one, and never meant as one.
 CLI::Validator output_path();
+
+// Named twice is shown once.
+void drop_repeats(std::vector<std::string>& names);
 
 // Throws UsageError when `out` is the file that was read, under whatever name.
 void refuse_same_file(const std::string& in, const std::string& out);

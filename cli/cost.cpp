@@ -43,6 +43,19 @@ std::vector<Index> sorted(std::vector<Index> lengths) {
   return lengths;
 }
 
+// What can be wrong with the sizes is wrong before anything is measured.
+void check_sizes(const Arguments& a) {
+  for (Index n : a.lengths) {
+    CostProblem problem = a.problem;
+    problem.n = n;
+    try {
+      method_cost(cost_methods().front(), problem);
+    } catch (const ArgumentError& error) {
+      throw UsageError(error.what());
+    }
+  }
+}
+
 // Measuring takes a while: a line on the terminal says where it is, and goes in the end.
 void show_progress(const std::string& words) {
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r{:<40}{}", words, words.empty() ? "\r" : "");
@@ -88,6 +101,7 @@ nlohmann::ordered_json row_json(const CostTable& table, const CostCurves& curves
   if (step.step != "layer") return row;
   row["weights"] = cost.weights;
   row["sequential_steps"] = cost.sequential_steps;
+  // JSON has no infinity: what never arrives is null, as what the data decides.
   row["path_length"] = or_null(cost.path_length);
   return row;
 }
@@ -133,19 +147,36 @@ Chart chart_of(const Arguments& a, const CostTable& all) {
                                     layer_words(a.problem), a.problem.budget, machine_words(), peak));
 }
 
+void print_text(const Arguments& a, const CostTable& table) {
+  const int width = terminal_width(a.width);
+  fmt::print("{}", terminal_wrapped(fmt::format("One layer: {}. Budget {}.", layer_words(a.problem), a.problem.budget),
+                                    width));
+  fmt::print("{}", terminal_wrapped("By formula: operations (flop), bytes moved, bytes of scratch memory (work). "
+                                    "Growth: the power of n.",
+                                    width));
+  if (a.measure)
+    fmt::print("{}", terminal_wrapped(
+                         fmt::format("Measured on {}: milliseconds, peak of scratch memory in bytes.", machine_words()),
+                         width));
+  fmt::print("\n{}", cost_text(table, a.measure, width));
+}
+
 void cost(const Arguments& a) {
+  if (a.width > 0 && a.width < narrowest_table(a.measure))
+    throw UsageError(fmt::format("--width: the table needs {} columns", narrowest_table(a.measure)));
   if (!a.out.empty()) figure_format(a.out);  // refused before anything is measured
   if (!a.out.empty() && a.methods.size() > curve_colours)
     throw UsageError(fmt::format("a figure shows at most {} methods, --method names {}",
                                  static_cast<int>(curve_colours), a.methods.size()));
+  check_sizes(a);
   const CostTable table = table_of(a);
-  if (!a.out.empty())
-    write_file(a.out, figure_chart(chart_of(a, table), figure_format(a.out), {.width_inches = a.inches}));
-  if (a.json) return print_json(a, table);
-  fmt::print("One layer: {}. Budget {}.\n", layer_words(a.problem), a.problem.budget);
-  fmt::print("By formula: operations (flop), bytes moved, bytes of scratch memory (work). Growth: the power of n.\n");
-  if (a.measure) fmt::print("Measured on {}: milliseconds, peak of scratch memory in bytes.\n", machine_words());
-  fmt::print("\n{}", cost_text(table, a.measure, terminal_width(a.width)));
+  // What took minutes is out before a figure can fail.
+  a.json ? print_json(a, table) : print_text(a, table);
+  std::fflush(stdout);
+  if (a.out.empty()) return;
+  const Chart chart = chart_of(a, table);
+  if (chart.curves.empty()) throw Error(a.out + ": not drawn, no length could be measured in this machine's memory");
+  write_file(a.out, figure_chart(chart, figure_format(a.out), {.width_inches = a.inches}));
 }
 
 }  // namespace
@@ -178,20 +209,26 @@ void add_cost(CLI::App& program) {
       ->check(between(0.001, 3600))
       ->capture_default_str()
       ->needs(measure);
-  command.add_flag("--json", a.json, "Print a JSON object");
-  command
-      .add_option("-o,--out", a.out,
-                  "Also draw curves against n: .svg, .png or .pdf (without --method: all but causal and rnn)")
-      ->type_name("FILE");
-  command.add_option("--inches", a.inches, "Width of the figure")->check(between(1, 40))->type_name("X");
+  CLI::Option* json = command.add_flag("--json", a.json, "Print a JSON object");
+  CLI::Option* out =
+      command
+          .add_option("-o,--out", a.out,
+                      "Also draw curves against n: .svg, .png or .pdf (without --method: all but causal and rnn)")
+          ->check(output_path())
+          ->type_name("FILE");
+  command.add_option("--inches", a.inches, "Width of the figure")->check(between(1, 40))->needs(out)->type_name("X");
   command.add_option("--width", a.width, "Columns of the table (default: the terminal's, 100 in a pipe)")
       ->check(CLI::Range(40, 1000))
+      ->excludes(json)
       ->type_name("N");
   add_threads_option(command);
   set_example(command,
               "  regard cost --n 512,2048,8192 --model-dim 512 --heads 8\n"
               "  regard cost --measure --threads 1 --method exact,window,lstm -o cost.svg");
-  command.callback([arguments] { cost(*arguments); });
+  command.callback([arguments] {
+    drop_repeats(arguments->methods);
+    cost(*arguments);
+  });
 }
 
 }  // namespace regard::cli

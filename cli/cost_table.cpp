@@ -6,11 +6,17 @@
 #include <array>
 #include <cmath>
 
+#include "regard/terminal.h"
+
 namespace regard::cli {
 namespace {
 
 constexpr int method_width = 10, step_width = 10, name_width = method_width + step_width;
 constexpr int cell = 8, exponent_width = 8;
+constexpr int wide_cell = 12;  // whole numbers up to 2^24
+
+int group_width(bool measured) { return cell * (measured ? 5 : 3); }
+int width_around(bool measured) { return name_width + exponent_width * (measured ? 2 : 1); }
 
 // "805 M": three digits and a power of a thousand.
 std::string short_number(double value) {
@@ -46,7 +52,7 @@ std::vector<Part> parts_of(const CostTable& table, int group, int around, int wi
 }
 
 std::string head(const CostTable& table, const Part& part, bool measured) {
-  const int group = cell * (measured ? 5 : 3);
+  const int group = group_width(measured);
   std::string first = fmt::format("{:<{}}", "", name_width);
   std::string second = fmt::format("{:<{}}{:<{}}", "method", method_width, "step", step_width);
   for (std::size_t at = part.begin; at < part.end; ++at) {
@@ -77,17 +83,23 @@ std::string step_line(const CostTable& table, const CostCurves& curves, std::siz
   return line + "\n";
 }
 
-std::string shape_lines(const CostTable& table) {
-  std::string text = fmt::format(
-      "At n = {}, one layer: weights that are learned, steps that wait for one another,\n"
-      "and through how many layers (positions, of rnn and lstm) the last token hears of the first\n"
-      "{:<{}}{:>{}}{:>{}}{:>{}}\n",
-      table.lengths.back(), "method", name_width, "weights", cell, "steps", cell, "path", cell);
+std::string path_text(const std::optional<double>& layers) {
+  if (!layers) return "varies";
+  return std::isinf(*layers) ? "never" : fmt::format("{}", *layers);
+}
+
+std::string shape_lines(const CostTable& table, int width) {
+  std::string text = terminal_wrapped(
+      fmt::format("At n = {}, one layer: weights that are learned, steps that wait for one another, and through how "
+                  "many layers (positions, of rnn and lstm) the last token hears of the first",
+                  table.lengths.back()),
+      width);
+  text += fmt::format("{:<{}}{:>{}}{:>{}}{:>{}}\n", "method", method_width, "weights", wide_cell, "steps", wide_cell,
+                      "path", wide_cell);
   for (const CostCurves& curves : table.methods) {
     const MethodCost& cost = curves.formula.back();
-    text += fmt::format("{:<{}}{:>{}}{:>{}}{:>{}}\n", cost.method, name_width, short_number(cost.weights), cell,
-                        cost.sequential_steps, cell, cost.path_length ? fmt::format("{}", *cost.path_length) : "varies",
-                        cell);
+    text += fmt::format("{:<{}}{:>{}}{:>{}}{:>{}}\n", cost.method, method_width, short_number(cost.weights), wide_cell,
+                        cost.sequential_steps, wide_cell, path_text(cost.path_length), wide_cell);
   }
   return text;
 }
@@ -124,17 +136,18 @@ std::optional<double> flops_exponent(const CostTable& table, const CostCurves& c
   return fitted_exponent(as_doubles(table.lengths), flops);
 }
 
+int narrowest_table(bool measured) { return group_width(measured) + width_around(measured); }
+
 std::string cost_text(const CostTable& table, bool measured, int width) {
-  const int group = cell * (measured ? 5 : 3), around = name_width + exponent_width * (measured ? 2 : 1);
   std::string text;
-  for (const Part& part : parts_of(table, group, around, width)) {
+  for (const Part& part : parts_of(table, group_width(measured), width_around(measured), width)) {
     text += head(table, part, measured);
     for (const CostCurves& curves : table.methods)
       for (std::size_t step = 0; step < curves.formula[0].steps.size(); ++step)
         text += step_line(table, curves, step, part, measured);
     text += "\n";
   }
-  return text + shape_lines(table);
+  return text + shape_lines(table, width);
 }
 
 Chart formula_chart(const CostTable& table, const std::string& caption) {

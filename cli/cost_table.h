@@ -30,6 +30,9 @@ struct CostTable {
 std::optional<double> time_exponent(const CostTable& table, const CostCurves& curves, const std::string& step);
 std::optional<double> flops_exponent(const CostTable& table, const CostCurves& curves, const std::string& step);
 
+// Columns of the table with a single length.
+int narrowest_table(bool measured);
+
 // One line a step, a group of columns a length; as many lengths beside one
 // another as `width` columns take.
 std::string cost_text(const CostTable& table, bool measured, int width);

@@ -306,6 +306,15 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
   refuse(a.kinds.size() > 1, {"--query"}, "is a row of one kind of attention: give one --kind");
 }
 
+// A trace is two files, which a picture must not take the place of.
+void refuse_trace_files(const Arguments& a) {
+  for (const char* ending : {".json", ".safetensors"}) {
+    if (!a.load.empty()) refuse_same_file(a.load + ending, a.out);
+    if (!a.save.empty() && a.out == a.save + ending)
+      throw UsageError("-o: --save-trace writes " + a.out + " itself: name another");
+  }
+}
+
 // Nothing is printed before all of it could be made.
 void print_terminal(const Arguments& a, const std::vector<Trace>& all) {
   std::string text;
@@ -342,19 +351,12 @@ void settle_format(const CLI::App& command, Arguments& a) {
     throw UsageError("--format " + a.format + " does not fit -o " + a.out);
 }
 
-// Named twice is shown once.
-void drop_repeats(std::vector<std::string>& names) {
-  std::vector<std::string> once;
-  for (std::string& name : names)
-    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(std::move(name));
-  names = std::move(once);
-}
-
 void view(const CLI::App& command, Arguments& a) {
   settle_format(command, a);
   drop_repeats(a.kinds);
   drop_repeats(a.methods);
   refuse_useless_flags(command, a);
+  refuse_trace_files(a);
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))

@@ -1,7 +1,8 @@
-// Experiments of docs/cost.md and docs/scaling.md. `make cost-experiments` runs
-// all of them; `cost_experiments` alone says how.
+// Experiments of docs/cost.md and docs/scaling.md, built by `make
+// cost-experiments`; without arguments it says how they are run.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,15 @@ constexpr const char* usage =
     "                                               copy.tsv; named distances only take the place of their rows\n"
     "Threads: REGARD_THREADS.\n";
 
-// `old` with the rows of `fresh` in place of those with the same knob.
+// `old` with the rows of `fresh` in place of those with the same knob, or at its end.
 Table with_rows(Table old, const Table& fresh) {
-  for (const auto& row : fresh.rows)
-    for (auto& known : old.rows)
-      if (known[0] == row[0]) known = row;
+  for (const auto& row : fresh.rows) {
+    const auto known = std::find_if(old.rows.begin(), old.rows.end(), [&](const auto& r) { return r[0] == row[0]; });
+    if (known == old.rows.end())
+      old.rows.push_back(row);
+    else
+      *known = row;
+  }
   return old;
 }
 

@@ -33,8 +33,8 @@ void scores() {
     for (float value : x.values()) sum += double{value};
     return sum / static_cast<double>(x.count());
   };
-  std::printf("variance of the scores: %.1f %.2f\n", mean_square(plain.rectangles[0]),
-              mean_square(divided.rectangles[0]));
+  std::printf("variance, undivided: %.1f\n", mean_square(plain.rectangles[0]));
+  std::printf("variance, divided: %.2f\n", mean_square(divided.rectangles[0]));
   std::printf("entropy in nats, divided: %.1f\n", mean(divided.entropy));
   std::printf("entropy in nats, undivided: %.1f\n", mean(plain.entropy));
 }

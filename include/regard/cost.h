@@ -45,7 +45,8 @@ struct MethodCost {
   double weights = 0;           // numbers that are learned, biases left out
   double sequential_steps = 1;  // that wait for one another
   // Through how many layers (or positions, of a recurrence) the last token hears
-  // of the first; empty where the data decides, as in hashing.
+  // of the first; infinity where it never does (a window of the token itself),
+  // empty where the data decides, as in hashing.
   std::optional<double> path_length = {};
 
   // Throws ArgumentError where the method has no such step.

@@ -33,7 +33,7 @@ Seq2SeqConfig transformer_base();
 Seq2SeqConfig transformer_large();
 
 // How many numbers a model of these sizes learns, without building it. Throws
-// ArgumentError as the model would.
+// ArgumentError for vocabularies that the model would refuse; sizes are not checked.
 Index weight_count(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary);
 
 // One of the model's attention layers.

@@ -5,6 +5,8 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "regard/error.h"
 
@@ -35,12 +37,19 @@ class PairBias final : public ScoreModifier {
   PairBias(Tensor<double> table, const Tensor<std::int32_t>& pairs)
       : table_(std::move(table)), pairs_(with_batch(pairs)) {
     if (table_.size(0) < 1) throw ArgumentError("pair_bias: table " + table_.text() + " has no rows");
+    for (Index head = 0; head < table_.size(1); ++head) {
+      std::vector<float> column(1, 0.0f);
+      for (Index bucket = 0; bucket < table_.size(0); ++bucket)
+        column.push_back(static_cast<float>(table_[bucket * table_.size(1) + head]));
+      hides_.push_back(std::count(column.begin(), column.end(), static_cast<float>(hidden)) > 0);
+      columns_.push_back(std::move(column));
+    }
   }
   std::string name() const override { return "pair bias"; }
 
   bool apply(const ScoreTile<float>& tile, const TileOrigin& origin) const override {
-    const std::vector<float>& column = column_of(origin.head);
-    const bool hides = std::count(column.begin(), column.end(), static_cast<float>(hidden)) > 0;
+    const std::vector<float>& column = columns_[static_cast<std::size_t>(origin.head)];
+    const bool hides = hides_[static_cast<std::size_t>(origin.head)] != 0;
     for (std::int32_t i = 0; i < tile.rows; ++i) {
       const std::int32_t* buckets = row(origin, i);
       float* scores = tile.scores + i * tile.stride;
@@ -100,20 +109,15 @@ class PairBias final : public ScoreModifier {
     const std::int32_t bucket = row(at.tile, at.i)[at.j];
     return bucket < 0 ? -1 : bounded(bucket) * table_.size(1) + at.head();
   }
-  // One head's numbers, behind a 0 for pairs without one.
+  // A column is one head's numbers, behind a 0 for pairs without one.
   std::size_t column_place(std::int32_t bucket) const {
     return bucket < 0 ? 0 : static_cast<std::size_t>(bounded(bucket)) + 1;
-  }
-  const std::vector<float>& column_of(Index head) const {
-    thread_local std::vector<float> column;
-    column.assign(1, 0.0f);
-    for (Index bucket = 0; bucket < table_.size(0); ++bucket)
-      column.push_back(static_cast<float>(table_[bucket * table_.size(1) + head]));
-    return column;
   }
 
   Tensor<double> table_;        // [buckets, heads]
   Tensor<std::int32_t> pairs_;  // [batch or 1, q_len, kv_len]
+  std::vector<std::vector<float>> columns_;
+  std::vector<std::uint8_t> hides_;  // whether a column holds -inf
 };
 
 }  // namespace

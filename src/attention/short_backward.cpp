@@ -69,17 +69,19 @@ class ShortGradient {
   Buffers memory_ = {};
 };
 
-// Whether hidden pairs might meet numbers that are not finite.
+// Whether hidden pairs might meet numbers that are not finite. Without a mask only
+// an infinite query or key hides a pair, by a score of -inf.
 bool ShortGradient::selects() const {
-  bool hides = false;
+  bool hides = false, finite = kernels_.all_finite(keys());
   const Index first = kv_head_ * call_.sizes.group();
-  for (Index h = first; h < first + call_.sizes.group(); ++h)
+  for (Index h = first; h < first + call_.sizes.group(); ++h) {
     hides |= call_.options.mask.coverage(mask_block(call_, spot(h))) != Coverage::all;
-  if (!hides) return false;
-  bool finite = kernels_.all_finite(keys()) && kernels_.all_finite(values());
+    finite = finite && kernels_.all_finite(rows_of(call_.q, b_, h, 0, call_.sizes.q_len));
+  }
+  if (!hides || !finite) return !finite;
+  finite = kernels_.all_finite(values());
   for (Index h = first; h < first + call_.sizes.group(); ++h)
-    finite = finite && kernels_.all_finite(rows_of(call_.q, b_, h, 0, call_.sizes.q_len)) &&
-             kernels_.all_finite(rows_of(state_.dout, b_, h, 0, call_.sizes.q_len));
+    finite = finite && kernels_.all_finite(rows_of(state_.dout, b_, h, 0, call_.sizes.q_len));
   return !finite;
 }
 

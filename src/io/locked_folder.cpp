@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,26 @@ std::vector<std::string> make_folders(const std::string& path) {
   throw FileError(path + ": can't make this folder (" + failure.message() + ")");
 }
 
+// Whether the path still leads to what was opened: its last holder may have
+// removed the folder just before it could be locked.
+bool leads_to(const std::string& path, int descriptor) {
+  struct stat opened = {}, named = {};
+  return ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+// The descriptor of the locked folder, or -1 with the reason in errno.
+int open_locked(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return -1;
+  int reason = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (reason != EWOULDBLOCK) reason = leads_to(path, descriptor) ? 0 : ENOENT;
+  if (reason == 0) return descriptor;
+  ::close(descriptor);
+  errno = reason;
+  return -1;
+}
+
 }  // namespace
 
 LockedFolder::LockedFolder(std::string path) : LockedFolder(path, make_folders(path)) {}
@@ -39,13 +60,12 @@ LockedFolder::LockedFolder(std::string path) : LockedFolder(path, make_folders(p
 LockedFolder LockedFolder::existing(std::string path) { return {std::move(path), {}}; }
 
 LockedFolder::LockedFolder(std::string path, std::vector<std::string> made)
-    : path_(std::move(path)),
-      made_(std::move(made)),
-      descriptor_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ < 0) throw FileError(path_ + ": can't be opened as a folder: " + std::strerror(errno));
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(descriptor_);
-  throw FileError(path_ + ": another run is writing to this folder");
+    : path_(std::move(path)), made_(std::move(made)), descriptor_(open_locked(path_)) {
+  if (descriptor_ >= 0) return;
+  const int reason = errno;
+  remove_empty(made_);
+  if (reason == EWOULDBLOCK) throw FileError(path_ + ": another run is writing to this folder");
+  throw FileError(path_ + ": can't be opened as a folder: " + std::strerror(reason));
 }
 
 LockedFolder::LockedFolder(LockedFolder&& other) noexcept
@@ -55,7 +75,7 @@ LockedFolder::LockedFolder(LockedFolder&& other) noexcept
 
 LockedFolder::~LockedFolder() {
   if (descriptor_ < 0) return;
-  remove_empty(made_);  // still locked: nobody else has begun in it
+  remove_empty(made_);  // still locked: whoever waits for it finds it gone
   ::close(descriptor_);
 }
 

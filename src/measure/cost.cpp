@@ -222,8 +222,7 @@ MethodCost method_cost(const std::string& method, const CostProblem& problem) {
     if (method == "reformer") cost.path_length.reset();
     // Each layer carries a token's news over the rest of the window.
     const double reach = s.budget - 1;
-    if (method == "window")
-      cost.path_length = reach > 0 ? std::optional(std::max(1.0, std::ceil((s.n - 1) / reach))) : std::nullopt;
+    if (method == "window") cost.path_length = std::max(1.0, s.n == 1 ? 1.0 : std::ceil((s.n - 1) / reach));
     return cost;
   }
   std::string known;

@@ -155,12 +155,11 @@ Work projection(const char* step, const CostProblem& p, const std::vector<Index>
   Random random(7);
   const auto layers = std::make_shared<std::vector<Linear<float>>>();
   for (Index out : outs) layers->emplace_back(step, p.model_dim, out, random);
-  const auto x = std::make_shared<Tensor<float>>(normal({1, p.n, p.model_dim}, 4));
+  const auto x = std::make_shared<Node<float>>(normal({1, p.n, p.model_dim}, 4));
   return {step, [layers, x] {
             Tape<float> tape;
-            const auto input = tape.node(*x);
             Index given = 0;
-            for (Linear<float>& layer : *layers) given += layer.forward(tape, input)->value.count();
+            for (Linear<float>& layer : *layers) given += layer.forward(tape, x)->value.count();
             return given;
           }};
 }
@@ -218,7 +217,8 @@ std::optional<double> peak_of(const Work& work) {
 }
 
 bool fits_memory(const MethodCost& cost, const CostProblem& p) {
-  const double around = 4.0 * 8 * static_cast<double>(p.n) * static_cast<double>(p.model_dim);
+  // What stands around the steps: inputs and results, and the weights.
+  const double around = 4.0 * (8 * static_cast<double>(p.n) * static_cast<double>(p.model_dim) + cost.weights);
   const double memory = detail::physical_memory();
   return memory <= 0 || cost.step("layer").workspace_bytes + around <= memory / 2;
 }

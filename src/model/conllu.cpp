@@ -29,6 +29,12 @@ std::optional<Index> whole_number(std::string_view text) {
   return number;
 }
 
+// "3-4", the span of a multiword token, and "5.1", an empty node.
+bool is_between_words(std::string_view id) {
+  const auto at = id.find_first_of("-.");
+  return at != std::string_view::npos && whole_number(id.substr(0, at)) && whole_number(id.substr(at + 1));
+}
+
 // What follows "# key =", if the comment is one of that key.
 std::optional<std::string> comment_value(std::string_view line, std::string_view key) {
   line = trimmed(line.substr(1));
@@ -95,7 +101,7 @@ class Reader {
 
   void take_word(const std::array<std::string_view, column_count>& columns) {
     const std::string_view number = columns[Column::id];
-    if (number.find_first_of("-.") != std::string_view::npos) return;  // a span, or an empty node
+    if (is_between_words(number)) return;
     const auto expected = static_cast<Index>(sentence_.words.size()) + 1;
     if (whole_number(number) != expected)
       refuse("has ID '" + std::string(number) + "' where " + std::to_string(expected) + " comes next");

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "regard/error.h"
 #include "regard/multi_head.h"
 #include "regard/pair_bias.h"
 
@@ -37,6 +38,7 @@ BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, do
   BasicAttendOptions<T> options;
   options.mask = call.mask;
   options.q_start = call.q_start;
+  if (call.pair_bias.table && !call.pair_bias.pairs) throw ArgumentError("pair_bias: a table without pairs");
   if (call.pair_bias.table)
     options.score = pair_bias(std::as_const(call.pair_bias.table->value).template view<2>(), *call.pair_bias.pairs);
   if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};

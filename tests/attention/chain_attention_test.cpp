@@ -148,7 +148,7 @@ TEST(chain_attention, what_lies_beyond_a_length_is_not_read) {
   Case c = random_case(6, 20);
   c.lengths = {13, 0};
   const auto dout = normal({2, 4, 6, 10}, 5);
-  const auto wanted = chain_attend(c.inputs()), again = chain_attend(c.inputs());
+  const auto wanted = chain_attend(c.inputs());
   const auto slopes = chain_attend_backward(dout.view<4>(), c.inputs());
   for (Index head = 0; head < 4; ++head)
     for (Index j = head < 2 ? 13 : 0; j < 20; ++j) {

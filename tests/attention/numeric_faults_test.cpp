@@ -91,6 +91,23 @@ TEST(numerics, a_score_that_comes_out_as_minus_infinity_hides_its_pair) {
   });
 }
 
+// The same on the way back, where a key or a query is infinite.
+TEST(numerics, a_pair_hidden_by_its_own_score_passes_nothing_back) {
+  on_each_instruction_set([] {
+    for (const auto& [q_len, kv_len] : lengths_of_every_path)
+      for (const bool of_query : {false, true}) {
+        Inputs in = random_inputs({.q_len = q_len, .kv_len = kv_len});
+        for (float& x : in.q.values()) x = std::abs(x) + 0.1f;
+        if (of_query)
+          for (float& x : in.k.values()) x = std::abs(x) + 0.1f;
+        (of_query ? in.q[0] : in.k[5 * in.k.size(3)]) = -infinity;
+        const auto dout = normal({1, 1, q_len, in.v.size(3)}, 9);
+        const auto got = answer_to(in, dout, {}).gradients;
+        EXPECT_TRUE(all_finite(got.dq) && all_finite(got.dk) && all_finite(got.dv)) << q_len << " " << of_query;
+      }
+  });
+}
+
 TEST(numerics, a_dropped_weight_is_a_factor_of_zero) {
   on_each_instruction_set([] {
     for (const auto& [q_len, kv_len] : lengths_of_every_path) {

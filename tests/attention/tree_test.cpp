@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "refusal.h"
 #include "regard/error.h"
 #include "regard/random.h"

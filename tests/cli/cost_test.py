@@ -60,15 +60,27 @@ class Cost(Case):
 
     def test_table_has_a_line_a_step_and_fits_its_width(self):
         for arguments in [[], QUICK]:
-            for width in [60, 100, 200]:
+            for width in [76, 100, 200]:
                 text = self.works("cost", *arguments, "--width", width)
-                self.assertLessEqual(max(map(len, text.splitlines())), max(width, 100), text)
+                self.assertLessEqual(max(map(len, text.splitlines())), width, text)
                 for method in METHODS:
                     self.assertRegex(text, rf"(?m)^{method} ")
                 self.assertRegex(text, r"(?m)^ +softmax ")
         text = self.works("cost", "--n", "512,2048", "--method", "exact")
         # 2 * 512^2 * 512 = 268 million operations, 16 times as many at 2048: n^2.
         self.assertRegex(text, r"(?m)^ +scores +268 M .* 4\.29 G .*n\^2\.00$")
+
+    def test_a_figure_that_can_not_be_drawn_loses_no_numbers(self):
+        for arguments in [["--n", str(1 << 22), "--method", "stored", "--measure", "-o", "x.svg"],
+                          [*SMALL, "-o", os.path.join(self.folder, "none", "x.svg")]]:
+            run = self.regard("cost", *arguments)
+            self.assertEqual(run.returncode, 1, run.stderr)
+            self.assertIn("x.svg", run.stderr)
+            self.assertRegex(run.stdout, r"(?m)^stored ")
+
+    def test_what_a_window_of_one_says_never_arrives(self):
+        self.assertRegex(self.works("cost", "--method", "window", "--budget", "1"), r"(?m)^window .* never$")
+        self.assertEqual(self.works("cost", "--method", "exact,exact"), self.works("cost", "--method", "exact"))
 
     def test_lengths_are_sorted_and_not_repeated(self):
         self.assertEqual(self.works("cost", "--n", "128,64,64", "--method", "exact"),
@@ -89,8 +101,13 @@ class Cost(Case):
             self.assertIn(words, svg)
 
     def test_bad_use(self):
-        self.fails(1, "cost", "--model-dim", "100", "--heads", "3", says=["100", "3"])
-        self.fails(1, "cost", "--n", "0", says=["n is 0"])
+        self.fails(2, "cost", "--model-dim", "100", "--heads", "3", says=["100", "3"])
+        self.fails(2, "cost", "--n", "0", says=["n is 0"])
+        self.fails(2, "cost", "--n", "64,99999999", "--measure", says=["n is 99999999"])
+        self.fails(2, "cost", "--inches", "5", says=["--inches", "--out"])
+        self.fails(2, "cost", "--width", "80", "--json", says=["--width"])
+        self.fails(2, "cost", "--width", "51", says=["52 columns"])
+        self.fails(2, "cost", "--width", "75", "--measure", says=["76 columns"])
         self.fails(2, "cost", "--n", "many", says=["--n"])
         self.fails(2, "cost", "--method", "flash", says=["flash", "exact"])
         self.fails(2, "cost", "--seconds", "1", says=["--measure"])

@@ -70,6 +70,9 @@ class View(Case):
             with self.subTest(flags=flags):
                 self.fails(2, "view", "ab", "--model", self.model, *flags, says=[flags[0], says])
         self.fails(2, "view", "ab", "--model", self.model, "--format", "svg", "-o", "a.png", says=["svg", "a.png"])
+        self.fails(2, "view", "--trace", self.trace, "-o", self.trace + ".json", says=["is the file that is read"])
+        self.fails(2, "view", "ab", "--model", self.model, "--save-trace", os.path.join(self.folder, "t"), "-o",
+                   os.path.join(self.folder, "t.json"), says=["--save-trace"])
         self.fails(2, "view", "ab", "--model", self.model, "-o", "-", says=["--out", "/dev/stdout"])
         self.fails(2, "view", "--trace", self.trace, "--method", "norms", says=["give a TEXT"])
         for flags in [["--model", self.model], ["--beam", "2"]]:
@@ -140,7 +143,9 @@ class View(Case):
 
     def test_one_key_alone_has_no_focus(self):
         # One letter: cross-attention has nothing to choose from.
-        self.assertNotIn("Focus of every head", self.works("view", "--model", self.model, "--kind", "encoder", "--", "a"))
+        looked = ["view", "--model", self.model, "--kind", "encoder"]
+        self.assertNotIn("Focus of every head", self.works(*looked, "--", "a"))
+        self.assertIn("Focus of every head", self.works(*looked, "--", "ab"))
 
     def test_patterns_are_named_for_every_head_the_same_from_text_and_trace(self):
         text = json.loads(self.works("view", "ab", "--model", self.model, "--patterns", "--format", "json"))

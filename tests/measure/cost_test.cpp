@@ -320,6 +320,8 @@ TEST(Cost, is_measured_step_by_step) {
 
 TEST(Cost, beyond_half_of_the_memory_is_not_measured) {
   EXPECT_TRUE(measure_cost("stored", {.n = Index{1} << 22}, 1e-6).empty());
+  // Tables of n x budget, 2^44 numbers.
+  EXPECT_TRUE(measure_cost("linformer", {.n = Index{1} << 22, .budget = Index{1} << 22}, 1e-6).empty());
 }
 
 TEST(Cost, exponents_are_those_of_powers) {

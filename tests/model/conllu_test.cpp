@@ -55,6 +55,8 @@ TEST(Conllu, what_is_wrong_is_named_with_its_line) {
            {word("2", "a", "0"), "line 4: has ID '2' where 1 comes next"},
            {word("1", "a", "0") + word("1", "b", "1"), "line 5: has ID '1' where 2 comes next"},
            {word("x", "a", "0"), "line 4: has ID 'x'"},
+           {word("1", "a", "0") + word("2.", "b", "1"), "line 5: has ID '2.' where 2 comes next"},
+           {word("1", "a", "0") + word("-2", "b", "1"), "line 5: has ID '-2' where 2 comes next"},
            {word("1", "a", "_"), "line 4: has HEAD '_'"},
            {word("1", "a", "-1"), "line 4: has HEAD '-1'"},
            {word("1", "a", "99999999999999999999"), "line 4: has HEAD '99999999999999999999'"},

@@ -167,8 +167,9 @@ class HeadGradient {
   }
 
  private:
-  void run_head(const Block& at, ChainGradients& gradients, ChainLinks& dlinks) {
+  void run_head(const Block& at, ChainGradients& gradients, ChainLinks& all_links) {
     const Index length = at.length();
+    ChainLinks dlinks = {};  // of its own: neighbours in memory belong to other threads
     Chain chain(detail::links_of(in_.links, at.h), length);
     scores_.resize(row_block, length);
     slopes_.resize(row_block, length);
@@ -191,6 +192,7 @@ class HeadGradient {
       add_transposed(dk_, slopes_, rows, q, scale_);
       add_transposed(dv_, scores_, rows, dout, 1.0f);
     }
+    all_links = dlinks;
   }
 
   // to += factor * left^T . right, over the block's rows.
