@@ -384,7 +384,8 @@ void run(const Arguments& arguments) {
       if (file.at(name).dtype == DType::i8)
         throw ArgumentError(file.path + ": " + name + " is I8, which has no gradient");
   note_gradients(file, arguments);
-  const TensorFile written = computes_in_double(file, arguments) ? compute<double>(file, arguments) : compute<float>(file, arguments);
+  const TensorFile written =
+      computes_in_double(file, arguments) ? compute<double>(file, arguments) : compute<float>(file, arguments);
   if (!arguments.out.empty()) write_safetensors(arguments.out, written);
   for (const auto& [name, tensor] : written.tensors)
     fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
@@ -415,16 +416,20 @@ void add_attend(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("attend", "Run the attention operator on a safetensors file");
   const auto arguments = std::make_shared<Arguments>();
   command
-      .add_option("IN", arguments->in,
-                  "safetensors file with q, k, v (4-D; k and v may be I8 with k_scales, v_scales) and, where wanted, "
-                  "bias, mask (BOOL, true = may attend), sink, kv_lengths (I64 [batch], the keys that exist), dout, dlse")
+      .add_option(
+          "IN", arguments->in,
+          "safetensors file with q, k, v (4-D; k and v may be I8 with k_scales, v_scales) and, where wanted, "
+          "bias, mask (BOOL, true = may attend), sink, kv_lengths (I64 [batch], the keys that exist), dout, dlse")
       ->required();
   command.add_option("-o,--out", arguments->out, "safetensors file to write; only --explain does without")
       ->check(output_path())
       ->type_name("OUT");
   command.add_flag("--causal", arguments->causal, "A query sees keys up to its own position");
-  command.add_option("--align", arguments->align, "Where queries stand: bottom-right (default): the last at the last key of the tensor, whatever kv_lengths "
-                  "says; or top-left: the first at the first key")
+  command
+      .add_option(
+          "--align", arguments->align,
+          "Where queries stand: bottom-right (default): the last at the last key of the tensor, whatever kv_lengths "
+          "says; or top-left: the first at the first key")
       ->check(CLI::IsMember({"bottom-right", "top-left"}))
       ->type_name("CORNER");
   command.add_option("--window", arguments->window, "See L keys before and R keys after the own position; -1 = open")

@@ -58,7 +58,7 @@ CLI::Validator unsigned_number() {
 
 CLI::Validator output_path() {
   const auto check = [](std::string& text) {
-    return text == "-" ? std::string("name a file; /dev/stdout is the standard output") : std::string();
+    return text.empty() || text == "-" ? std::string("name a file; /dev/stdout is the standard output") : std::string();
   };
   return CLI::Validator(check, "");
 }

@@ -16,7 +16,8 @@ CLI::Validator between(double least, double most);
 // What fits 64 bits without a sign; CLI11 itself would take -1 for 2^64 - 1.
 CLI::Validator unsigned_number();
 
-// A path that is written to. "-" is one, and never meant as one.
+// A path that is written to. "-" is one, and never meant as one; an empty one
+// comes from a variable without a value.
 CLI::Validator output_path();
 
 // Named twice is shown once.

@@ -147,6 +147,19 @@ Chart chart_of(const Arguments& a, const CostTable& all) {
                                     layer_words(a.problem), a.problem.budget, machine_words(), peak));
 }
 
+// "stored at 30000, 60000; ..."
+std::string not_measured(const CostTable& table) {
+  std::string text;
+  for (const CostCurves& curves : table.methods) {
+    std::vector<Index> lengths;
+    for (std::size_t at = 0; at < table.lengths.size(); ++at)
+      if (curves.measured[at].empty()) lengths.push_back(table.lengths[at]);
+    if (!lengths.empty())
+      text += fmt::format("{}{} at {}", text.empty() ? "" : "; ", curves.name(), fmt::join(lengths, ", "));
+  }
+  return text;
+}
+
 void print_text(const Arguments& a, const CostTable& table) {
   const int width = terminal_width(a.width);
   fmt::print("{}", terminal_wrapped(fmt::format("One layer: {}. Budget {}.", layer_words(a.problem), a.problem.budget),
@@ -159,6 +172,8 @@ void print_text(const Arguments& a, const CostTable& table) {
                          fmt::format("Measured on {}: milliseconds, peak of scratch memory in bytes.", machine_words()),
                          width));
   fmt::print("\n{}", cost_text(table, a.measure, width));
+  if (const std::string missing = not_measured(table); a.measure && !missing.empty())
+    fmt::print("{}", terminal_wrapped("Not measured, for want of memory (half of this machine's): " + missing, width));
 }
 
 void cost(const Arguments& a) {
@@ -203,7 +218,9 @@ void add_cost(CLI::App& program) {
       ->type_name("NAME,...")
       ->check(CLI::IsMember(cost_methods()));
   CLI::Option* measure =
-      command.add_flag("--measure", a.measure, "Time and peak memory on this machine, with the power of n that fits");
+      command.add_flag("--measure", a.measure,
+                       "Time and peak memory on this machine, with the power of n that fits; not of what "
+                       "would take more than half of the memory");
   command.add_option("--seconds", a.seconds, "Time for each measured step")
       ->type_name("S")
       ->check(between(0.001, 3600))

@@ -305,7 +305,7 @@ void explain_text(const Arguments& a, Model& model, const Answered& answered, co
       "weights and norms: shares of the cross-attention, mean over decoder layers and heads. rollout: weights followed "
       "through all layers. gradient: weight times gradient of log p, summed over layers and heads. ablation: how far p "
       "falls with that source symbol hidden.",
-             symbol_rows(scores, words.source, words.symbols), width);
+      symbol_rows(scores, words.source, words.symbols), width);
   print_report(found, a, width);
 }
 

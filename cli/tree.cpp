@@ -40,13 +40,10 @@ const TreeSentence& chosen(const Arguments& a, const std::vector<TreeSentence>& 
       fmt::format("--sentence: {} has sentences 1 to {} and none named '{}'", a.in, sentences.size(), a.sentence));
 }
 
-// What attend reads: a mask of pairs at most `radius` edges apart, and the distances.
-void write_tensors(const Arguments& a, const Tensor<std::int32_t>& distances) {
+// What attend reads: a mask of pairs at most `radius` edges apart.
+void write_mask(const Arguments& a, const Tensor<std::int32_t>& distances) {
   TensorFile file;
   file.tensors["mask"] = any_boolean(tree_neighbours(distances, a.radius));
-  Tensor<std::int64_t> wide(distances.shape());
-  std::copy(distances.values().begin(), distances.values().end(), wide.values().begin());
-  file.tensors["distances"] = any_tensor(wide);
   write_safetensors(a.out, file);
   for (const auto& [name, tensor] : file.tensors)
     fmt::print("{} {} {}\n", name, shape_text(tensor.shape), dtype_name(tensor.dtype));
@@ -84,7 +81,7 @@ void run(const Arguments& a) {
   const auto sentences = read_conllu(a.in);
   const TreeSentence& sentence = chosen(a, sentences);
   const auto distances = tree_distances(sentence.heads());
-  if (!a.out.empty()) return write_tensors(a, distances);
+  if (!a.out.empty()) return write_mask(a, distances);
   a.json ? print_json(sentence, distances) : print_table(a, sentence, distances);
 }
 
@@ -98,9 +95,11 @@ void add_tree(CLI::App& program) {
   command.add_option("--sentence", a->sentence, "Its number from 1, or its sent_id")
       ->type_name("N")
       ->capture_default_str();
-  auto* out = command.add_option("-o,--out", a->out, "safetensors file to write: mask and distances [words,words]")
-                  ->check(output_path())
-                  ->type_name("OUT");
+  auto* out =
+      command
+          .add_option("-o,--out", a->out, "safetensors file to write: mask [words,words], to stand beside q, k and v")
+          ->check(output_path())
+          ->type_name("OUT");
   command.add_option("--radius", a->radius, "Edges that the mask lets attention cross")
       ->check(CLI::Range(Index{0}, Index{1} << 31))
       ->needs(out)

@@ -306,12 +306,15 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
   refuse(a.kinds.size() > 1, {"--query"}, "is a row of one kind of attention: give one --kind");
 }
 
-// A trace is two files, which a picture must not take the place of.
-void refuse_trace_files(const Arguments& a) {
+// A trace is two files, and so is a model: a picture must not take their place, nor
+// a trace that of the model.
+void refuse_files_in_use(const Arguments& a) {
   for (const char* ending : {".json", ".safetensors"}) {
-    if (!a.load.empty()) refuse_same_file(a.load + ending, a.out);
-    if (!a.save.empty() && a.out == a.save + ending)
-      throw UsageError("-o: --save-trace writes " + a.out + " itself: name another");
+    const std::string of_model = a.load.empty() ? model_folder(a.model) + "/model" + ending : a.load + ending;
+    refuse_same_file(of_model, a.out);
+    if (a.save.empty()) continue;
+    refuse_same_file(of_model, a.save + ending);
+    if (a.out == a.save + ending) throw UsageError("-o: --save-trace writes " + a.out + " itself: name another");
   }
 }
 
@@ -356,20 +359,20 @@ void view(const CLI::App& command, Arguments& a) {
   drop_repeats(a.kinds);
   drop_repeats(a.methods);
   refuse_useless_flags(command, a);
-  refuse_trace_files(a);
+  refuse_files_in_use(a);
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
     throw UsageError("figures, JSON and --save-trace take one TEXT and one --method at a time");
   if (!a.save.empty() && a.methods.front() != "weights")
     throw UsageError("--save-trace saves weights, from which --method rollout can be read off again");
-  if (!a.save.empty()) save_trace(all.front(), a.save);
   try {
     show(a, all);
   } catch (const ArgumentError& error) {
     // The traces are whole: what is wrong is the layer, head or row asked for.
     throw UsageError(error.what());
   }
+  if (!a.save.empty()) save_trace(all.front(), a.save);
 }
 
 void add_looks(CLI::App& command, Arguments& a) {
@@ -429,7 +432,9 @@ void add_view(CLI::App& program) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_option("--trace", a->load, "Show a saved trace instead of running a model")->type_name("PATH");
-  command.add_option("--save-trace", a->save, "Also save the run as PATH.safetensors and PATH.json")->type_name("PATH");
+  command.add_option("--save-trace", a->save, "Also save the run as PATH.safetensors and PATH.json")
+      ->check(output_path())
+      ->type_name("PATH");
   add_looks(command, *a);
   add_threads_option(command);
   set_example(command,

@@ -37,9 +37,11 @@ void share(Steps& steps, double workspace) {
 // with length beyond a few blocks, so a shorter call stands for a long one.
 double tile_bytes(const Sizes& s, double keys) {
   static const float nothing = 0;
+  // Scratch memory is a thread's: more rows and heads only take longer to plan.
   const auto length = [](double x) { return static_cast<Index>(std::min(x, 4096.0)); };
+  const auto heads = std::min<Index>(static_cast<Index>(s.h), 2 * threads());
   const auto view = [&](double rows) {
-    return View<const float, 4>(&nothing, {1, static_cast<Index>(s.h), length(rows), static_cast<Index>(s.d)}, {});
+    return View<const float, 4>(&nothing, {1, heads, length(rows), static_cast<Index>(s.d)}, {});
   };
   return static_cast<double>(plan_attend(view(s.n), view(keys), view(keys)).workspace_bytes);
 }

@@ -77,6 +77,8 @@ class Cost(Case):
             self.assertEqual(run.returncode, 1, run.stderr)
             self.assertIn("x.svg", run.stderr)
             self.assertRegex(run.stdout, r"(?m)^stored ")
+            if "--measure" in arguments:
+                self.assertIn("Not measured, for want of memory (half of this machine's): stored at 4194304", run.stdout)
 
     def test_what_a_window_of_one_says_never_arrives(self):
         self.assertRegex(self.works("cost", "--method", "window", "--budget", "1"), r"(?m)^window .* never$")

@@ -73,6 +73,12 @@ class View(Case):
         self.fails(2, "view", "--trace", self.trace, "-o", self.trace + ".json", says=["is the file that is read"])
         self.fails(2, "view", "ab", "--model", self.model, "--save-trace", os.path.join(self.folder, "t"), "-o",
                    os.path.join(self.folder, "t.json"), says=["--save-trace"])
+        for arguments in [["-o", os.path.join(self.model, "model.json")],
+                          ["--save-trace", os.path.join(self.model, "model")]]:
+            self.fails(2, "view", "ab", "--model", self.model, *arguments, says=["is the file that is read"])
+        self.fails(2, "view", "ab", "--model", self.model, "--save-trace", "", says=["--save-trace", "name a file"])
+        self.fails(2, "view", "ab", "--model", self.model, "--layer", "9", "--save-trace",
+                   os.path.join(self.folder, "t"), says=["layer"])
         self.fails(2, "view", "ab", "--model", self.model, "-o", "-", says=["--out", "/dev/stdout"])
         self.fails(2, "view", "--trace", self.trace, "--method", "norms", says=["give a TEXT"])
         for flags in [["--model", self.model], ["--beam", "2"]]:
