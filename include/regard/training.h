@@ -89,6 +89,7 @@ class Trainer {
   [[noreturn]] void refuse_divergence() const;
   void miss_lost_model();
   void save_state() const;
+  void save_epoch() const;
   void load_state(const std::string& tensors);
 
   LockedFolder lock_;

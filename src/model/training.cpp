@@ -322,7 +322,7 @@ void Trainer::run(const TrainingObserver& observer, Index stop_after) {
     ++epoch_;
     next_batch_ = 0;
     loss_sum_ = loss_tokens_ = 0;
-    save_state();
+    save_epoch();
     report.seconds = seconds_since(start);
     if (observer.epoch) observer.epoch(report);
   }
@@ -369,6 +369,20 @@ void Trainer::save_state() const {
     throw;
   }
   remove_other_tensors(folder_, tensors);
+}
+
+// A model without a run beside it could be neither gone on with nor replaced: it
+// goes when the first checkpoint fails.
+void Trainer::save_epoch() const {
+  try {
+    save_state();
+  } catch (const FileError&) {
+    std::error_code failure;
+    if (!std::filesystem::exists(folder_ + "/training.json"))
+      for (const char* name : {"model.safetensors", "model.json"})
+        std::filesystem::remove(folder_ + "/" + name, failure);
+    throw;
+  }
 }
 
 void Trainer::load_state(const std::string& tensors) {

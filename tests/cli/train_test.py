@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,19 @@ class Train(TrainCase):
                           says=["no longer finite", "smaller learning rate"])
         self.assertNotIn("checkpoint", text)
         self.assertFalse(os.path.exists(self.out))
+
+    def test_a_first_checkpoint_that_can_not_be_written_leaves_no_half_of_a_run(self):
+        self.works(*self.arguments("--epochs", "1"))
+        sizes = sorted(os.path.getsize(os.path.join(self.out, name)) for name in os.listdir(self.out)
+                       if name.endswith(".safetensors"))
+        shutil.rmtree(self.out)
+        limit = sum(sizes) // 2  # the model fits, the state does not
+        run = subprocess.run([os.environ["REGARD"], *self.arguments("--epochs", "1")], capture_output=True, text=True,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("can't be written", run.stderr)
+        self.assertFalse(os.path.exists(self.out))
+        self.works(*self.arguments("--epochs", "1"))
 
     def test_a_run_that_can_not_begin_leaves_no_folder(self):
         self.fails(1, "train", "--train", self.train, "--dev", self.dev + "x", "--out", self.out, says=[self.dev + "x"])
