@@ -309,6 +309,7 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
 // A trace is two files, and so is a model: a picture must not take their place, nor
 // a trace that of the model.
 void refuse_files_in_use(const Arguments& a) {
+  if (a.out.empty() && a.save.empty()) return;
   for (const char* ending : {".json", ".safetensors"}) {
     const std::string of_model = a.load.empty() ? model_folder(a.model) + "/model" + ending : a.load + ending;
     refuse_same_file(of_model, a.out);

@@ -92,8 +92,7 @@ class Trainer {
   void save_epoch() const;
   void load_state(const std::string& tensors);
 
-  LockedFolder lock_;
-  std::string folder_;
+  LockedFolder folder_;
   TrainingConfig config_;
   Model model_;
   std::vector<Encoded> train_, dev_;

@@ -175,8 +175,7 @@ TrainingConfig config_from(const nlohmann::json& json) {
 
 Trainer::Trainer(LockedFolder folder, const TrainingConfig& config, Model model, const Dataset& train,
                  const Dataset& dev)
-    : lock_(std::move(folder)),
-      folder_(lock_.path()),
+    : folder_(std::move(folder)),
       config_(config),
       model_(std::move(model)),
       train_(encode_all(train, model_)),
@@ -236,7 +235,7 @@ TsvOptions Trainer::data_options(const std::string& folder) {
 void Trainer::miss_lost_model() {
   if (best_rate_ < 0) return;
   for (const char* name : {"model.safetensors", "model.json"}) {
-    const std::string path = folder_ + "/" + name;
+    const std::string path = folder_.path() + "/" + name;
     if (std::filesystem::exists(path)) continue;
     if (epoch_ >= config_.epochs)
       throw FileError(path + ": is gone, and all epochs are finished: nothing will write it again");
@@ -245,7 +244,7 @@ void Trainer::miss_lost_model() {
 }
 
 void Trainer::refuse_divergence() const {
-  const bool saved = std::filesystem::exists(folder_ + "/training.json");
+  const bool saved = std::filesystem::exists(folder_.path() + "/training.json");
   throw Error("training: the loss is no longer finite after " + std::to_string(optimizer_.steps) + " steps; " +
               (saved ? "the last checkpoint is whole, try a smaller learning rate"
                      : "nothing was saved yet, try a smaller learning rate"));
@@ -308,7 +307,7 @@ EpochReport Trainer::evaluate() {
 }
 
 void Trainer::run(const TrainingObserver& observer, Index stop_after) {
-  remove_leftovers(folder_);
+  remove_leftovers(folder_.path());
   const KeepMemory keep;  // every step makes the same tensors
   const Index last = stop_after > 0 ? std::min(config_.epochs, epoch_ + stop_after) : config_.epochs;
   while (epoch_ < last) {
@@ -317,7 +316,7 @@ void Trainer::run(const TrainingObserver& observer, Index stop_after) {
     EpochReport report = evaluate();
     if (report.best) {
       best_rate_ = report.dev.symbol_error_rate();
-      save_model(model_, folder_, config_.dtype);
+      save_model(model_, folder_.path(), config_.dtype);
     }
     ++epoch_;
     next_batch_ = 0;
@@ -358,17 +357,17 @@ std::string Trainer::description(const std::string& tensors) const {
 // training.json goes last and in one piece: before that the checkpoint is the
 // old one, after it the new one.
 void Trainer::save_state() const {
-  const std::string tensors = tensors_name(optimizer_.steps), path = folder_ + "/" + tensors;
+  const std::string tensors = tensors_name(optimizer_.steps), path = folder_.path() + "/" + tensors;
   const bool saved_before = std::filesystem::exists(path);
   save_tensors(path);
   try {
-    write_file(folder_ + "/training.json", description(tensors));
+    write_file(folder_.path() + "/training.json", description(tensors));
   } catch (const FileError&) {
     std::error_code failure;
     if (!saved_before) std::filesystem::remove(path, failure);
     throw;
   }
-  remove_other_tensors(folder_, tensors);
+  remove_other_tensors(folder_.path(), tensors);
 }
 
 // A model without a run beside it could be neither gone on with nor replaced: it
@@ -378,15 +377,15 @@ void Trainer::save_epoch() const {
     save_state();
   } catch (const FileError&) {
     std::error_code failure;
-    if (!std::filesystem::exists(folder_ + "/training.json"))
+    if (!std::filesystem::exists(folder_.path() + "/training.json"))
       for (const char* name : {"model.safetensors", "model.json"})
-        std::filesystem::remove(folder_ + "/" + name, failure);
+        std::filesystem::remove(folder_.path() + "/" + name, failure);
     throw;
   }
 }
 
 void Trainer::load_state(const std::string& tensors) {
-  const TensorFile file = read_safetensors(folder_ + "/" + tensors);
+  const TensorFile file = read_safetensors(folder_.path() + "/" + tensors);
   const auto steps = file.metadata.find("steps");
   if (steps == file.metadata.end() || steps->second != std::to_string(optimizer_.steps))
     throw FileError(file.path + ": does not belong to training.json beside it");

@@ -11,6 +11,7 @@
 #include "element_slopes.h"
 #include "regard/random.h"
 #include "regard/tape.h"
+#include "regard/threads.h"
 
 namespace regard::testing {
 
@@ -67,6 +68,30 @@ Parameters<double> shaken_parameters(Layer& layer) {
   for (auto* parameter : list)
     for (double& value : parameter->value.values()) value += 0.2 * random.normal();
   return list;
+}
+
+// Output and every gradient of one training step of the layer that `make` gives,
+// on one thread and on several.
+template <class Make>
+void expect_same_step_on_any_threads(const Shape& input, Make make) {
+  const auto run = [&](int count) {
+    set_threads(count);
+    auto layer = make();
+    Parameters<float> parameters;
+    layer.collect(parameters);
+    Tape<float> tape(true, 3);
+    const auto x = tape.node(random_tensor<float>(input, 2));
+    const auto y = layer.forward(tape, x);
+    tape.backward(y, random_tensor<float>(y->value.shape(), 4));
+    std::vector<float> bits(y->value.values().begin(), y->value.values().end());
+    bits.insert(bits.end(), x->gradient.values().begin(), x->gradient.values().end());
+    for (auto* p : parameters) bits.insert(bits.end(), p->gradient.values().begin(), p->gradient.values().end());
+    set_threads(0);
+    return bits;
+  };
+  const auto one = run(1);
+  EXPECT_EQ(run(2), one);
+  EXPECT_EQ(run(3), one);
 }
 
 }  // namespace regard::testing
