@@ -19,20 +19,29 @@
 
 namespace regard::detail {
 
+namespace {
+
+// Floats from one row to the next of a chunk whose columns are read as panels: an
+// odd number of cache lines, so that a column's rows do not crowd into few sets
+// of the cache.
+Index spread_rows(Index width) {
+  constexpr Index line = 16;
+  return (kernels::padded(width, line) / line | 1) * line;
+}
+
+}  // namespace
+
 BackwardBuffers BackwardBlock::carve(Layout& layout) {
   const Index rows = call_.tiling.chunk_rows, keys = call_.tiling.key_block, stride = call_.tile_stride();
   const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim;
-  const Index row_groups = kernels::padded(rows, kernels_.row_tile);
   BackwardBuffers buffers;
   buffers.key_columns = layout.floats(stride * depth);
   buffers.value_columns = layout.floats(stride * values);
   buffers.key_panels = layout.floats(keys * wide_depth_);
   buffers.dk = layout.floats(keys * wide_depth_);
   buffers.dv = layout.floats(keys * wide_values_);
-  buffers.query_groups = layout.floats(row_groups * depth);
-  buffers.dout_groups = layout.floats(row_groups * values);
-  buffers.query_panels = layout.floats(rows * wide_depth_);
-  buffers.dout_panels = layout.floats(rows * wide_values_);
+  buffers.queries = layout.floats(rows * spread_rows(wide_depth_));
+  buffers.dout = layout.floats(rows * spread_rows(wide_values_));
   buffers.dq = layout.floats(rows * wide_depth_);
   buffers.weights = layout.floats(rows * stride);
   buffers.gradients = layout.floats(rows * stride);
@@ -71,6 +80,9 @@ BackwardBlock::~BackwardBlock() { state_.turnstile->pass(item_, Turnstile::finis
 void BackwardBlock::run() {
   memory_ = Workspace::carved([&](Layout& layout) { return carve(layout); });
   if (visible_keys_ > 0) pack_keys();
+  // Products read whole vectors: what lies beyond a row's end has to be a number.
+  std::fill_n(memory_.queries, call_.tiling.chunk_rows * spread_rows(wide_depth_), 0.0f);
+  std::fill_n(memory_.dout, call_.tiling.chunk_rows * spread_rows(wide_values_), 0.0f);
   std::fill_n(memory_.dk, keys_ * wide_depth_, 0.0f);
   std::fill_n(memory_.dv, keys_ * wide_values_, 0.0f);
   Index step = 0;
@@ -102,60 +114,50 @@ void BackwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels, In
   const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim, first = panels.first;
   const kernels::Tile weights{memory_.weights, call_.tile_stride(), spot.rows, spot.keys};
   const kernels::Tile gradients{memory_.gradients, weights.stride, spot.rows, spot.keys};
-  const bool finite = pack_chunk(spot) && keys_finite_;
-  multiply_forward(memory_.query_groups, memory_.key_columns + first * depth, depth, weights);
+  const bool finite = take_chunk(spot) && keys_finite_;
+  multiply_forward(memory_.queries, memory_.key_columns + first * depth, depth, weights);
   finish_scores(call_, spot, panels, weights, memory_.scratch, &inputs_);
   const bool select = !finite && !kernels_.mark_visible(weights, memory_.scratch, weights.stride);
-  multiply_forward(memory_.dout_groups, memory_.value_columns + first * values, values, gradients);
+  multiply_forward(memory_.dout, memory_.value_columns + first * values, values, gradients);
   const Index row = call_.row_index(b_, spot.h, spot.row);
   // The scale comes last: after what bias and modifiers want to know.
   const bool apart = changes_scores(call_);
   kernels_.softmax_gradient({weights, gradients, state_.lse.data() + row, state_.shared.data() + row,
                              drop(spot, weights.stride), apart ? 1.0f : call_.scale});
-  add_transposed(weights, memory_.dout_panels, memory_.dv + first * wide_values_, values, select);
+  add_transposed(weights, memory_.dout, memory_.dv + first * wide_values_, values, select);
   add_bias_gradient(spot, gradients);
   chain_modifiers(spot, gradients);
   if (apart) kernels_.scale(gradients, call_.scale);
-  add_transposed(gradients, memory_.query_panels, memory_.dk + first * wide_depth_, depth, select);
+  add_transposed(gradients, memory_.queries, memory_.dk + first * wide_depth_, depth, select);
   multiply_keys(gradients, first, select);
   add_queries(spot, step);
 }
 
-// Both layouts of the chunk's queries and output gradients; true if finite.
-bool BackwardBlock::pack_chunk(const Spot& spot) {
-  const auto q = rows_of(call_.q, b_, spot.h, spot.row, spot.rows);
-  const auto dout = rows_of(state_.dout, b_, spot.h, spot.row, spot.rows);
-  bool finite = kernels_.pack_interleaved(q, kernels_.row_tile, 1.0f, memory_.query_groups);
-  finite &= kernels_.pack_interleaved(dout, kernels_.row_tile, 1.0f, memory_.dout_groups);
-  kernels_.pack_panels(q, 1.0f, memory_.query_panels);
-  kernels_.pack_panels(dout, 1.0f, memory_.dout_panels);
-  return finite;
+// The chunk's queries and output gradients; true if finite.
+bool BackwardBlock::take_chunk(const Spot& spot) {
+  const bool finite =
+      kernels_.widen_rows(rows_of(call_.q, b_, spot.h, spot.row, spot.rows), memory_.queries, spread_rows(wide_depth_));
+  return kernels_.widen_rows(rows_of(state_.dout, b_, spot.h, spot.row, spot.rows), memory_.dout,
+                             spread_rows(wide_values_)) &&
+         finite;
 }
 
 // tile[rows x keys] = rows . keys^T
-void BackwardBlock::multiply_forward(const float* groups, const float* columns, Index depth,
+void BackwardBlock::multiply_forward(const float* rows, const float* columns, Index depth,
                                      const kernels::Tile& tile) const {
-  kernels_.product({groups, kernels_.row_tile * depth, 1, kernels_.row_tile, columns, kernels_.column_tile * depth,
+  const Index stride = spread_rows(kernels::padded(depth, kernels_.column_tile));
+  kernels_.product({rows, kernels_.row_tile * stride, stride, 1, columns, kernels_.column_tile * depth,
                     kernels_.column_tile, tile.data, tile.stride, tile.rows, tile.keys, depth, false});
 }
 
-// to[keys x depth] += tile^T . panels
-void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth,
+// to[keys x depth] += tile^T . rows
+void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* rows, float* to, Index depth,
                                    bool select) const {
   if (depth == 0) return;
-  const kernels::Product product{tile.data,
-                                 kernels_.row_tile,
-                                 1,
-                                 tile.stride,
-                                 panels,
-                                 tile.rows * kernels_.column_tile,
-                                 kernels_.column_tile,
-                                 to,
-                                 kernels::padded(depth, kernels_.column_tile),
-                                 tile.keys,
-                                 depth,
-                                 tile.rows,
-                                 true};
+  const Index wide = kernels::padded(depth, kernels_.column_tile);
+  const kernels::Product product{
+      tile.data, kernels_.row_tile, 1,     tile.stride, rows, kernels_.column_tile, spread_rows(wide), to,
+      wide,      tile.keys,         depth, tile.rows,   true};
   if (select)
     kernels_.product_selected(product, {memory_.scratch, 1, tile.stride});
   else

@@ -65,7 +65,7 @@ struct BackwardState {
 struct BackwardBuffers {
   float *key_columns, *value_columns, *key_panels;
   float *dk, *dv, *dq;
-  float *query_groups, *dout_groups, *query_panels, *dout_panels;
+  float *queries, *dout;
   float *weights, *gradients, *keep;
   std::uint8_t* scratch;
 };
@@ -82,9 +82,9 @@ class BackwardBlock {
   BackwardBuffers carve(Layout& layout);
   void pack_keys();
   void meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step);
-  bool pack_chunk(const Spot& spot);
-  void multiply_forward(const float* groups, const float* columns, Index depth, const kernels::Tile& tile) const;
-  void add_transposed(const kernels::Tile& tile, const float* panels, float* to, Index depth, bool select) const;
+  bool take_chunk(const Spot& spot);
+  void multiply_forward(const float* rows, const float* columns, Index depth, const kernels::Tile& tile) const;
+  void add_transposed(const kernels::Tile& tile, const float* rows, float* to, Index depth, bool select) const;
   void multiply_keys(const kernels::Tile& gradients, Index first, bool select) const;
   void add_queries(const Spot& spot, Index step);
   const float* drop(const Spot& spot, Index stride) const;

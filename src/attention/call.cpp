@@ -23,11 +23,12 @@ Index whole_chunks(Index rows, Index chunk_rows) { return kernels::padded(std::m
 
 Tiling forward_tiling(const Sizes& sizes, const kernels::Kernels&) {
   static const CacheSizes caches = cache_sizes();
-  // Packed queries and output accumulators share half of the second-level
-  // cache; enough blocks for every thread, but not so small that packing keys
-  // again for each block shows.
+  // Packed keys and values stay in the second-level cache while queries and
+  // output accumulators pass by, which may be some times larger: the more of them
+  // share what was packed, the less packing shows. Enough blocks for every
+  // thread, though.
   const Index row_bytes = 4 * (sizes.head_dim + sizes.value_dim);
-  const Index fitting = std::clamp<Index>(caches.l2 / 2 / row_bytes, 4 * chunk, 16 * chunk);
+  const Index fitting = std::clamp<Index>(2 * caches.l2 / row_bytes, 4 * chunk, 128 * chunk);
   const Index heads = std::max<Index>(1, sizes.batch * sizes.q_heads);
   const Index wanted_blocks = (4 * threads() + heads - 1) / heads;
   const Index shared = std::max<Index>(4 * chunk, sizes.q_len / wanted_blocks);

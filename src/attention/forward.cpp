@@ -25,7 +25,7 @@ ForwardBuffers carve(const Call& call, Layout& layout) {
   const Index depth = call.sizes.head_dim, stride = call.tile_stride();
   const Index wide = kernels::padded(call.sizes.value_dim, call.kernels.column_tile);
   ForwardBuffers buffers;
-  buffers.queries = layout.floats(kernels::padded(query_block, call.kernels.row_tile) * depth);
+  buffers.queries = layout.floats(query_block * depth);
   buffers.keys = layout.floats(stride * depth);
   buffers.values = layout.floats(key_block * wide);
   buffers.scores = layout.floats(chunk_rows * stride);
@@ -78,7 +78,7 @@ class ForwardBlock {
 };
 
 void ForwardBlock::pack_queries() {
-  kernels_.pack_interleaved(rows_of(call_.q, b_, h_, row_, count_), kernels_.row_tile, 1.0f, memory_.queries);
+  kernels_.widen_rows(rows_of(call_.q, b_, h_, row_, count_), memory_.queries, call_.sizes.head_dim);
   std::fill_n(memory_.out, count_ * out_stride_, 0.0f);
   start_rows(rows_, at(0), count_);
 }
@@ -115,7 +115,7 @@ void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
   const Index chunk_row = tile.row - row_, depth = call_.sizes.head_dim;
   const Spot seen = panels.within(tile);
   const kernels::Tile scores{memory_.scores, call_.tile_stride(), seen.rows, seen.keys};
-  kernels_.product({memory_.queries + chunk_row * depth, kernels_.row_tile * depth, 1, kernels_.row_tile,
+  kernels_.product({memory_.queries + chunk_row * depth, kernels_.row_tile * depth, depth, 1,
                     memory_.keys + panels.first * depth, kernels_.column_tile * depth, kernels_.column_tile,
                     scores.data, scores.stride, seen.rows, seen.keys, depth, false});
   finish_scores(call_, seen, panels, scores, memory_.scratch);

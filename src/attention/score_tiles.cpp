@@ -7,18 +7,14 @@ namespace regard::detail {
 ScoreTiles::ScoreTiles(const Call& call, Layout& layout, Index rows)
     : call_(call),
       by_dots_(is_decoding(call)),
-      queries_(layout.floats(kernels::padded(rows, call.kernels.row_tile) * call.sizes.head_dim)),
+      queries_(layout.floats(rows * call.sizes.head_dim)),
       keys_(layout.floats(by_dots_ ? 0 : call.tile_stride() * call.sizes.head_dim)) {}
 
 void ScoreTiles::take_queries(const Spot& rows) {
-  if (!by_dots_) {
-    call_.kernels.pack_interleaved(rows_of(call_.q, rows.b, rows.h, rows.row, rows.rows), call_.kernels.row_tile, 1.0f,
-                                   queries_);
-    return;
-  }
   const Index depth = call_.sizes.head_dim;
   call_.kernels.widen_rows(rows_of(call_.q, rows.b, rows.h, rows.row, rows.rows), queries_, depth);
-  call_.kernels.scale({queries_, depth, rows.rows, depth}, call_.scale);
+  // Packed keys hold the scale already.
+  if (by_dots_) call_.kernels.scale({queries_, depth, rows.rows, depth}, call_.scale);
 }
 
 void ScoreTiles::take_keys(const Spot& keys) {
@@ -36,7 +32,7 @@ void ScoreTiles::multiply(Index first, const kernels::Tile& tile) const {
     kernels.dot_rows({queries, tile.rows, depth, depth, 1},
                      rows_of(call_.k, keys_at_.b, call_.kv_head(keys_at_.h), keys_at_.key, tile.keys), tile);
   else
-    kernels.product({queries, kernels.row_tile * depth, 1, kernels.row_tile, keys_, kernels.column_tile * depth,
+    kernels.product({queries, kernels.row_tile * depth, depth, 1, keys_, kernels.column_tile * depth,
                      kernels.column_tile, tile.data, tile.stride, tile.rows, tile.keys, depth, false});
 }
 

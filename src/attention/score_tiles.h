@@ -15,8 +15,8 @@ class ScoreTiles {
 
   void take_queries(const Spot& rows);
   void take_keys(const Spot& keys);
-  // Scores of the tile.rows queries from `first` of those taken (a multiple of
-  // the register tile) with the first tile.keys keys.
+  // Scores of the tile.rows queries from `first` of those taken with the first
+  // tile.keys keys.
   void multiply(Index first, const kernels::Tile& tile) const;
 
  private:

@@ -120,8 +120,8 @@ struct Kernels {
   // to: panels over the depth axis, row after row, times `scale`.
   bool (*pack_panels)(const Matrix& from, float scale, float* to);
 
-  // to: row after row, `to_stride` apart.
-  void (*widen_rows)(const Matrix& from, float* to, Index to_stride);
+  // to: row after row, `to_stride` apart. Returns true if every element is finite.
+  bool (*widen_rows)(const Matrix& from, float* to, Index to_stride);
   // The way back, rounding to nearest even.
   void (*narrow_rows)(const StridedRows& from, const StoredRows& to);
 

@@ -80,12 +80,15 @@ HWY_INLINE Index RowsOfTile(const Product& p) {
 template <int N, bool UnitRow, bool Accumulate>
 HWY_INLINE void RunColumns(const Product& p, Index col) {
   const float* b = p.b + col / kColumnTile * p.b_panel;
-  const Index step = RowsOfTile<N>(p);
-  for (Index row = 0; row < p.rows; row += step) {
-    const Index count = std::min<Index>(step, p.rows - row);
-    const float* a = p.a + row / kRowTile * p.a_group + row % kRowTile * p.a_row;
-    kTiles<N, UnitRow, Accumulate>[static_cast<std::size_t>(count - 1)](p, a, b, p.c + row * p.c_row + col);
-  }
+  const float* a = p.a;
+  float* c = p.c + col;
+  const auto tile = [](Index rows) { return kTiles<N, UnitRow, Accumulate>[static_cast<std::size_t>(rows - 1)]; };
+  const Index step = RowsOfTile<N>(p), rest = p.rows % step;
+  // Tiles of fewer or more rows than a group come where groups follow at one stride.
+  const Index a_step = step == kRowTile ? p.a_group : step * p.a_row, c_step = step * p.c_row;
+  const TileFunction whole = tile(step);
+  for (Index row = step; row <= p.rows; row += step, a += a_step, c += c_step) whole(p, a, b, c);
+  if (rest > 0) tile(rest)(p, a, b, c);
 }
 
 template <bool UnitRow, bool Accumulate>
@@ -176,13 +179,6 @@ void RowDots(const Matrix& out, const Matrix& dout, float* sums) {
 void AddRows(const float* from, Index from_stride, float* to, Index to_stride, Index rows, Index cols) {
   for (Index i = 0; i < rows; ++i)
     for (Index j = 0; j < cols; ++j) to[i * to_stride + j] += from[i * from_stride + j];
-}
-
-// All bits of the exponent set: infinity or NaN.
-HWY_INLINE bool IsFinite(float value) {
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &value, 4);
-  return (bits & 0x7F800000u) != 0x7F800000u;
 }
 
 bool AllFinite(const Matrix& x) {

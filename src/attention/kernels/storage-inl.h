@@ -130,16 +130,33 @@ HWY_INLINE float OneElement(const Matrix& x, Index row, Index column) {
   return Rows::kScaled ? value * ScaleOf<Rows>(x, row) : value;
 }
 
-void WidenRows(const Matrix& from, float* to, Index to_stride) {
-  WithStorage(from, [&](auto rows) HWY_ATTR {
+// All bits of the exponent set: infinity or NaN.
+HWY_INLINE bool IsFinite(float value) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  return (bits & 0x7F800000u) != 0x7F800000u;
+}
+
+bool WidenRows(const Matrix& from, float* to, Index to_stride) {
+  return WithStorage(from, [&](auto rows) HWY_ATTR {
     using Rows = decltype(rows);
     const D d;
+    V bad = hn::Zero(d);  // x - x, which is 0 for every finite x
+    bool finite = true;
     const Index whole = from.depth / kLanes * kLanes;
     for (Index i = 0; i < from.rows; ++i) {
       float* row = to + i * to_stride;
-      for (Index k = 0; k < whole; k += kLanes) hn::StoreU(LoadElements<Rows>(from, i, k), d, row + k);
-      for (Index k = whole; k < from.depth; ++k) row[k] = OneElement<Rows>(from, i, k);
+      for (Index k = 0; k < whole; k += kLanes) {
+        const V x = LoadElements<Rows>(from, i, k);
+        bad = hn::Add(bad, hn::Sub(x, x));
+        hn::StoreU(x, d, row + k);
+      }
+      for (Index k = whole; k < from.depth; ++k) {
+        row[k] = OneElement<Rows>(from, i, k);
+        finite &= IsFinite(row[k]);
+      }
     }
+    return finite && hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
   });
 }
 
