@@ -252,20 +252,18 @@ void BackwardBlock::write(float* from, Index stride, const OutputView& to) const
 
 namespace {
 
-// Row statistics in packed form: lse, and what softmax's gradient subtracts.
-void prepare_rows(const Call& call, const AttendForward& forward, View<const float, 3> dlse, BackwardState& state) {
-  const Sizes& sizes = call.sizes;
-  state.lse = packed(forward.lse);
-  state.shared = Tensor<float>::uninitialised(state.lse.shape());
-  const Index grain = std::max<Index>(1, 512 / std::max<Index>(1, sizes.q_len));
-  parallel_ranges(sizes.batch * sizes.q_heads, grain, [&](Index begin, Index end) {
-    for (Index head = begin; head < end; ++head) {
-      const Index b = head / sizes.q_heads, h = head % sizes.q_heads;
-      float* shared = state.shared.data() + head * sizes.q_len;
-      call.kernels.row_dots(rows_of(forward.out, b, h, 0, sizes.q_len), rows_of(state.dout, b, h, 0, sizes.q_len),
-                            shared);
-      for (Index i = 0; dlse.given() && i < sizes.q_len; ++i) shared[i] -= dlse(b, h, i);
-    }
+// What softmax's gradient subtracts in one head's rows.
+void prepare_head(const Call& call, BackwardState& state, Index b, Index h) {
+  const Index q_len = call.sizes.q_len;
+  float* shared = state.shared.data() + call.row_index(b, h, 0);
+  call.kernels.row_dots(rows_of(state.forward.out, b, h, 0, q_len), rows_of(state.dout, b, h, 0, q_len), shared);
+  for (Index i = 0; state.dlse.given() && i < q_len; ++i) shared[i] -= state.dlse(b, h, i);
+}
+
+void prepare_heads(const Call& call, BackwardState& state) {
+  const Index q_heads = call.sizes.q_heads, grain = std::max<Index>(1, 512 / std::max<Index>(1, call.sizes.q_len));
+  parallel_ranges(call.sizes.batch * q_heads, grain, [&](Index begin, Index end) {
+    for (Index head = begin; head < end; ++head) prepare_head(call, state, head / q_heads, head % q_heads);
   });
 }
 
@@ -334,9 +332,9 @@ void run_short(const Call& call, BackwardState& state) {
   const Index pairs = std::max<Index>(1, sizes.q_len * sizes.kv_len * sizes.group());
   parallel_ranges(sizes.batch * sizes.kv_heads, std::max<Index>(1, 1024 / pairs), [&](Index begin, Index end) {
     for (Index head = begin; head < end; ++head) {
-      const Index b = head / sizes.kv_heads, kv_head = head % sizes.kv_heads;
+      const Index b = head / sizes.kv_heads, kv_head = head % sizes.kv_heads, first = kv_head * sizes.group();
+      for (Index h = first; h < first + sizes.group(); ++h) prepare_head(call, state, b, h);
       if (differentiate_short(call, state, b, kv_head)) continue;
-      const Index first = kv_head * sizes.group();
       for (Index h = first; h < first + sizes.group(); ++h) start_queries(state, b, h);
       BackwardBlock(call, state, head).run();
       for (Index h = first; h < first + sizes.group(); ++h) finish_queries(call, state, b, h);
@@ -346,13 +344,13 @@ void run_short(const Call& call, BackwardState& state) {
 
 void run_streaming(const Call& call, BackwardState& state, Index items) {
   const Index q_heads = call.sizes.q_heads, heads = call.sizes.batch * q_heads;
+  prepare_heads(call, state);
   parallel_items(heads, [&](Index head, int) { start_queries(state, head / q_heads, head % q_heads); });
   parallel_items(items, [&](Index item, int) { BackwardBlock(call, state, item).run(); });
   parallel_items(heads, [&](Index head, int) { finish_queries(call, state, head / q_heads, head % q_heads); });
 }
 
-AttendGradients run_backward(Call& call, BackwardState& state, const AttendForward& forward,
-                             View<const float, 3> dlse) {
+AttendGradients run_backward(Call& call, BackwardState& state) {
   const Sizes& sizes = call.sizes;
   call.tiling = backward_tiling(sizes, call.kernels);
   AttendGradients result;
@@ -370,7 +368,8 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
   const Index items = sizes.batch * sizes.kv_heads * state.key_blocks;
   state.turnstile = std::make_unique<Turnstile>(items);
   const Tensor<float> query_sums = prepare_queries(state);
-  prepare_rows(call, forward, dlse, state);
+  state.lse = packed(state.forward.lse);
+  state.shared = Tensor<float>::uninitialised(state.lse.shape());
   prepare_parameters(call, items, state);
   has_short_gradient(call, state) ? run_short(call, state) : run_streaming(call, state, items);
   if (state.dbias_shared.given())
@@ -385,10 +384,12 @@ AttendGradients run_backward(Call& call, BackwardState& state, const AttendForwa
 AttendGradients differentiate(Call& call, const BackwardViews& views) {
   BackwardState state;
   state.dout = views.dout;
+  state.forward = views.forward;
+  state.dlse = views.dlse;
   state.dq = views.gradients.dq;
   state.dk = views.gradients.dk;
   state.dv = views.gradients.dv;
-  return run_backward(call, state, views.forward, views.dlse);
+  return run_backward(call, state);
 }
 
 namespace {

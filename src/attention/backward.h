@@ -42,6 +42,8 @@ AttendGradients differentiate(Call& call, const BackwardViews& views);
 
 struct BackwardState {
   InputView dout;
+  AttendForward forward;
+  View<const float, 3> dlse;  // may be left out
   OutputView dq, dk, dv;
   // Where dq collects over key blocks: its own memory when that holds floats.
   View<float, 4> dq_sums;

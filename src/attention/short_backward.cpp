@@ -59,14 +59,17 @@ class ShortGradient {
   const float* drop(const Spot& spot) const;
   Target target(const OutputView& to, Index head, Index rows, float* scratch) const;
   void finish(const Target& target, const OutputView& to, Index head) const;
-  void add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to, bool first) const;
-  void multiply_keys(const kernels::Tile& gradients, Index h) const;
+  void add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to, bool first);
+  void multiply_keys(const kernels::Tile& gradients, Index h);
+  void ask_for_head_after(Index h);
+  Index tiles_of_head() const;
 
   const Call& call_;
   const kernels::Kernels& kernels_;
   const BackwardState& state_;
   Index b_, kv_head_, keys_, stride_;
   Buffers memory_ = {};
+  kernels::Ahead ahead_;
 };
 
 // Whether hidden pairs might meet numbers that are not finite. Without a mask only
@@ -95,15 +98,48 @@ bool ShortGradient::run() {
   return true;
 }
 
+// Register tiles of the five products.
+Index ShortGradient::tiles_of_head() const {
+  const Sizes& sizes = call_.sizes;
+  const auto tiles = [this](Index rows, Index cols) { return register_tiles(kernels_, rows, cols); };
+  return 2 * tiles(sizes.q_len, keys_) + tiles(keys_, sizes.head_dim) + tiles(keys_, sizes.value_dim) +
+         tiles(sizes.q_len, sizes.head_dim);
+}
+
+// What the query head after this one reads and writes.
+void ShortGradient::ask_for_head_after(Index h) {
+  const Sizes& sizes = call_.sizes;
+  const Index next = b_ * sizes.q_heads + h + 1, width = sizes.head_dim + sizes.value_dim;
+  const Index values = 2 * (sizes.q_heads * sizes.q_len * width + sizes.kv_heads * sizes.kv_len * width);
+  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call_, values)) return;
+  ahead_ = {};
+  const Index b = next / sizes.q_heads, head = next % sizes.q_heads, group = call_.kv_head(head);
+  const auto write = [&](const OutputView& to, Index to_head) {
+    ahead_.write({element_of(to, b, to_head, 0), to.stride(2), to.dtype()}, to.size(2), to.size(3));
+  };
+  ahead_.read(rows_of(state_.forward.out, b, head, 0, sizes.q_len));
+  ahead_.read(rows_of(state_.dout, b, head, 0, sizes.q_len));
+  ahead_.read(rows_of(call_.q, b, head, 0, sizes.q_len));
+  write(state_.dq, head);
+  if (head % sizes.group() == 0) {
+    ahead_.read(rows_of(call_.k, b, group, 0, call_.length(b)));
+    ahead_.read(rows_of(call_.v, b, group, 0, call_.length(b)));
+    write(state_.dk, group);
+    write(state_.dv, group);
+  }
+  ahead_.spread_over(tiles_of_head());
+}
+
 void ShortGradient::meet_head(Index h, bool first) {
+  ask_for_head_after(h);
   const Spot at = spot(h);
   const kernels::Tile weights{memory_.weights, stride_, at.rows, keys_},
       gradients{memory_.gradients, stride_, at.rows, keys_};
   const auto q = as_floats(call_, rows_of(call_.q, b_, h, 0, at.rows), memory_.queries);
   const auto dout = as_floats(call_, rows_of(state_.dout, b_, h, 0, at.rows), memory_.dout);
-  multiply_short(call_, q, keys(), {memory_.columns, call_.scale}, weights);
+  multiply_short(call_, q, keys(), {memory_.columns, call_.scale}, weights, &ahead_);
   finish_scores(call_, at, one_panel(at, call_.options.mask.coverage(mask_block(call_, at))), weights, memory_.scratch);
-  multiply_short(call_, dout, values(), {memory_.columns, 1.0f}, gradients);
+  multiply_short(call_, dout, values(), {memory_.columns, 1.0f}, gradients, &ahead_);
   const Index row = call_.row_index(b_, h, 0);
   kernels_.softmax_gradient(
       {weights, gradients, state_.lse.data() + row, state_.shared.data() + row, drop(at), call_.scale});
@@ -133,19 +169,19 @@ void ShortGradient::finish(const Target& from, const OutputView& to, Index head)
 
 // to (+)= tile^T . rows
 void ShortGradient::add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to,
-                                   bool first) const {
+                                   bool first) {
   const RowsAsColumns columns = as_columns(call_, rows, memory_.panels);
   kernels_.product({tile.data, kernels_.row_tile, 1, tile.stride, columns.data, columns.panel, columns.depth,
-                    to.rows.data, to.rows.stride, tile.keys, rows.depth, tile.rows, !first});
+                    to.rows.data, to.rows.stride, tile.keys, rows.depth, tile.rows, !first, &ahead_});
 }
 
 // dq = gradients . keys
-void ShortGradient::multiply_keys(const kernels::Tile& gradients, Index h) const {
+void ShortGradient::multiply_keys(const kernels::Tile& gradients, Index h) {
   const Target to = target(state_.dq, h, gradients.rows, memory_.dq);
   const RowsAsColumns columns = as_columns(call_, keys(), memory_.panels);
   kernels_.product({gradients.data, kernels_.row_tile * gradients.stride, gradients.stride, 1, columns.data,
                     columns.panel, columns.depth, to.rows.data, to.rows.stride, gradients.rows, call_.sizes.head_dim,
-                    gradients.keys, false});
+                    gradients.keys, false, &ahead_});
   finish(to, state_.dq, h);
 }
 

@@ -3,6 +3,7 @@
 #include "attention/panels.h"
 #include "attention/rows.h"
 #include "attention/short.h"
+#include "regard/cpu.h"
 
 namespace regard::detail {
 namespace {
@@ -28,7 +29,7 @@ Buffers carve(const Call& call, Layout& layout) {
 
 // The last step: weighted sums of values, in place where whole vectors fit.
 void sum_values(const Call& call, RowStatistics& rows, const Spot& spot, const kernels::Tile& weights,
-                const Buffers& buffers, const OutputView& out) {
+                const Buffers& buffers, const OutputView& out, kernels::Ahead* ahead) {
   const kernels::Kernels& kernels = call.kernels;
   const Index width = call.sizes.value_dim;
   kernels::StridedRows to{buffers.out, kernels::padded(width, kernels.column_tile), spot.rows, width};
@@ -37,7 +38,7 @@ void sum_values(const Call& call, RowStatistics& rows, const Spot& spot, const k
   const RowsAsColumns values =
       as_columns(call, rows_of(call.v, spot.b, call.kv_head(spot.h), 0, spot.keys), buffers.values);
   kernels.product({weights.data, kernels.row_tile * weights.stride, weights.stride, 1, values.data, values.panel,
-                   values.depth, to.data, to.stride, spot.rows, width, spot.keys, false});
+                   values.depth, to.data, to.stride, spot.rows, width, spot.keys, false, ahead});
   write_rows(call, rows, spot, to, out);
 }
 
@@ -88,14 +89,48 @@ bool writes_in_place(const Call& call, const OutputView& out) {
 }
 
 bool multiply_short(const Call& call, const kernels::Matrix& rows, const kernels::Matrix& keys,
-                    const KeyColumns& columns, const kernels::Tile& tile) {
+                    const KeyColumns& columns, const kernels::Tile& tile, kernels::Ahead* ahead) {
   const kernels::Kernels& kernels = call.kernels;
   const Index width = kernels::padded(keys.rows, kernels.lanes);
   const bool finite = kernels.pack_interleaved(keys, width, columns.scale, columns.memory);
   kernels.product({rows.floats(), kernels.row_tile * rows.row_stride, rows.row_stride, 1, columns.memory,
-                   kernels.column_tile, width, tile.data, tile.stride, tile.rows, tile.keys, rows.depth, false});
+                   kernels.column_tile, width, tile.data, tile.stride, tile.rows, tile.keys, rows.depth, false, ahead});
   return finite;
 }
+
+bool asks_ahead(const Call& call, Index values) {
+  static const CacheSizes caches = cache_sizes();
+  const Sizes& sizes = call.sizes;
+  if (sizes.q_len * sizes.kv_len < 256) return false;
+  // Other things want their place in the last-level cache too.
+  return 4 * sizes.batch * values > caches.l3 / 3;
+}
+
+Index register_tiles(const kernels::Kernels& kernels, Index rows, Index cols) {
+  return kernels::padded(rows, kernels.row_tile) / kernels.row_tile * kernels::padded(cols, kernels.column_tile) /
+         kernels.column_tile;
+}
+
+namespace {
+
+// What the head after this one reads and writes.
+kernels::Ahead head_after(const Call& call, const Spot& spot, const OutputView& out) {
+  const Sizes& sizes = call.sizes;
+  kernels::Ahead ahead;
+  const Index next = spot.b * sizes.q_heads + spot.h + 1, width = sizes.head_dim + sizes.value_dim;
+  const Index values = sizes.q_heads * sizes.q_len * width + sizes.kv_heads * sizes.kv_len * width;
+  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call, values)) return ahead;
+  const Index b = next / sizes.q_heads, h = next % sizes.q_heads;
+  if (h % sizes.group() == 0) ahead.read(rows_of(call.k, b, call.kv_head(h), 0, call.length(b)));
+  ahead.read(rows_of(call.q, b, h, 0, sizes.q_len));
+  if (h % sizes.group() == 0) ahead.read(rows_of(call.v, b, call.kv_head(h), 0, call.length(b)));
+  ahead.write({element_of(out, b, h, 0), out.stride(2), out.dtype()}, sizes.q_len, sizes.value_dim);
+  ahead.spread_over(register_tiles(call.kernels, spot.rows, spot.keys) +
+                    register_tiles(call.kernels, spot.rows, sizes.value_dim));
+  return ahead;
+}
+
+}  // namespace
 
 bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const OutputView& out) {
   const Sizes& sizes = call.sizes;
@@ -111,15 +146,16 @@ bool attend_short(const Call& call, RowStatistics& rows, Index b, Index h, const
   const Buffers buffers = Workspace::carved([&](Layout& layout) { return carve(call, layout); });
   const kernels::Tile scores{buffers.scores, stride, spot.rows, spot.keys};
   const auto q = as_floats(call, rows_of(call.q, b, h, 0, spot.rows), buffers.queries);
-  const bool finite =
-      multiply_short(call, q, rows_of(call.k, b, call.kv_head(h), 0, spot.keys), {buffers.keys, call.scale}, scores);
+  kernels::Ahead ahead = head_after(call, spot, out);
+  const bool finite = multiply_short(call, q, rows_of(call.k, b, call.kv_head(h), 0, spot.keys),
+                                     {buffers.keys, call.scale}, scores, &ahead);
   if ((hides || !finite) && !kernels.all_finite(v)) return false;
   finish_scores(call, spot, one_panel(spot, coverage), scores, buffers.scratch);
   start_rows(rows, first, spot.rows);
   kernels.softmax_step({scores, rows.max.data() + first, rows.sum.data() + first,
                         rows.spread.empty() ? nullptr : rows.spread.data() + first, nullptr, 0, 0});
   drop_weights(call, spot, scores);
-  sum_values(call, rows, spot, scores, buffers, out);
+  sum_values(call, rows, spot, scores, buffers, out, &ahead);
   return true;
 }
 

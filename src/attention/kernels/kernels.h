@@ -47,6 +47,8 @@ struct StoredRows {
   DType dtype;
 };
 
+class Ahead;  // attention/kernels/ahead.h
+
 // c[rows x cols] (+)= a[rows x depth] . b[depth x cols]
 struct Product {
   const float* a;  // element (i, k) at (i / row_tile) * a_group + (i % row_tile) * a_row + k * a_depth
@@ -57,6 +59,7 @@ struct Product {
   Index c_row;
   Index rows, cols, depth;
   bool accumulate;
+  Ahead* ahead = nullptr;  // one step after every register tile
 };
 
 // Which (row, depth) pairs a selected product may touch; nonzero = may.

@@ -12,6 +12,7 @@
 #include <array>
 #include <utility>
 
+#include "attention/kernels/ahead.h"
 #include "attention/kernels/kernels.h"
 #include "attention/kernels/math-inl.h"
 #include "attention/kernels/storage-inl.h"
@@ -87,7 +88,10 @@ HWY_INLINE void RunColumns(const Product& p, Index col) {
   // Tiles of fewer or more rows than a group come where groups follow at one stride.
   const Index a_step = step == kRowTile ? p.a_group : step * p.a_row, c_step = step * p.c_row;
   const TileFunction whole = tile(step);
-  for (Index row = step; row <= p.rows; row += step, a += a_step, c += c_step) whole(p, a, b, c);
+  for (Index row = step; row <= p.rows; row += step, a += a_step, c += c_step) {
+    whole(p, a, b, c);
+    if (p.ahead) p.ahead->step();
+  }
   if (rest > 0) tile(rest)(p, a, b, c);
 }
 
