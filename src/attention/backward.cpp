@@ -111,25 +111,24 @@ void BackwardBlock::pack_keys() {
 
 void BackwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step) {
   const Spot spot = panels.within(tile);
-  const Index depth = call_.sizes.head_dim, values = call_.sizes.value_dim, first = panels.first;
   const kernels::Tile weights{memory_.weights, call_.tile_stride(), spot.rows, spot.keys};
   const kernels::Tile gradients{memory_.gradients, weights.stride, spot.rows, spot.keys};
   const bool finite = take_chunk(spot) && keys_finite_;
-  multiply_forward(memory_.queries, memory_.key_columns + first * depth, depth, weights);
+  multiply_forward(memory_.queries, {memory_.key_columns, call_.sizes.head_dim}, panels, weights);
   finish_scores(call_, spot, panels, weights, memory_.scratch, &inputs_);
   const bool select = !finite && !kernels_.mark_visible(weights, memory_.scratch, weights.stride);
-  multiply_forward(memory_.dout, memory_.value_columns + first * values, values, gradients);
+  multiply_forward(memory_.dout, {memory_.value_columns, call_.sizes.value_dim}, panels, gradients);
   const Index row = call_.row_index(b_, spot.h, spot.row);
   // The scale comes last: after what bias and modifiers want to know.
   const bool apart = changes_scores(call_);
   kernels_.softmax_gradient({weights, gradients, state_.lse.data() + row, state_.shared.data() + row,
                              drop(spot, weights.stride), apart ? 1.0f : call_.scale});
-  add_transposed(weights, memory_.dout, memory_.dv + first * wide_values_, values, select);
+  add_transposed(weights, panels, {memory_.dout, memory_.dv, call_.sizes.value_dim}, select);
   add_bias_gradient(spot, gradients);
   chain_modifiers(spot, gradients);
   if (apart) kernels_.scale(gradients, call_.scale);
-  add_transposed(gradients, memory_.queries, memory_.dk + first * wide_depth_, depth, select);
-  multiply_keys(gradients, first, select);
+  add_transposed(gradients, panels, {memory_.queries, memory_.dk, call_.sizes.head_dim}, select);
+  multiply_keys(gradients, panels, select);
   add_queries(spot, step);
 }
 
@@ -142,47 +141,67 @@ bool BackwardBlock::take_chunk(const Spot& spot) {
          finite;
 }
 
-// tile[rows x keys] = rows . keys^T
-void BackwardBlock::multiply_forward(const float* rows, const float* columns, Index depth,
+// tile[rows x keys] = rows . keys^T; zeros where nobody sees.
+void BackwardBlock::multiply_forward(const float* rows, const PackedKeys& keys, const PanelCoverage& panels,
                                      const kernels::Tile& tile) const {
-  const Index stride = spread_rows(kernels::padded(depth, kernels_.column_tile));
-  kernels_.product({rows, kernels_.row_tile * stride, stride, 1, columns, kernels_.column_tile * depth,
-                    kernels_.column_tile, tile.data, tile.stride, tile.rows, tile.keys, depth, false});
+  const Index depth = keys.depth, stride = spread_rows(kernels::padded(depth, kernels_.column_tile));
+  fill_unseen(panels, tile, 0.0f);
+  for_seen_runs(panels, [&](Index first, Index count) {
+    kernels_.product({rows, kernels_.row_tile * stride, stride, 1, keys.data + (panels.first + first) * depth,
+                      kernels_.column_tile * depth, kernels_.column_tile, tile.data + first, tile.stride, tile.rows,
+                      count, depth, false});
+  });
 }
 
 // to[keys x depth] += tile^T . rows
-void BackwardBlock::add_transposed(const kernels::Tile& tile, const float* rows, float* to, Index depth,
+void BackwardBlock::add_transposed(const kernels::Tile& tile, const PanelCoverage& panels, const KeySums& sums,
                                    bool select) const {
-  if (depth == 0) return;
-  const Index wide = kernels::padded(depth, kernels_.column_tile);
-  const kernels::Product product{
-      tile.data, kernels_.row_tile, 1,     tile.stride, rows, kernels_.column_tile, spread_rows(wide), to,
-      wide,      tile.keys,         depth, tile.rows,   true};
-  if (select)
-    kernels_.product_selected(product, {memory_.scratch, 1, tile.stride});
-  else
-    kernels_.product(product);
+  if (sums.depth == 0) return;
+  const Index wide = kernels::padded(sums.depth, kernels_.column_tile);
+  for_seen_runs(panels, [&](Index first, Index count) {
+    const kernels::Product product{tile.data + first,
+                                   kernels_.row_tile,
+                                   1,
+                                   tile.stride,
+                                   sums.rows,
+                                   kernels_.column_tile,
+                                   spread_rows(wide),
+                                   sums.to + (panels.first + first) * wide,
+                                   wide,
+                                   count,
+                                   sums.depth,
+                                   tile.rows,
+                                   true};
+    if (select)
+      kernels_.product_selected(product, {memory_.scratch + first, 1, tile.stride});
+    else
+      kernels_.product(product);
+  });
 }
 
-// What the tile's keys from `first` on give to the chunk's dq.
-void BackwardBlock::multiply_keys(const kernels::Tile& gradients, Index first, bool select) const {
-  const kernels::Product product{gradients.data,
-                                 kernels_.row_tile * gradients.stride,
-                                 gradients.stride,
-                                 1,
-                                 memory_.key_panels + first * kernels_.column_tile,
-                                 visible_keys_ * kernels_.column_tile,
-                                 kernels_.column_tile,
-                                 memory_.dq,
-                                 wide_depth_,
-                                 gradients.rows,
-                                 call_.sizes.head_dim,
-                                 gradients.keys,
-                                 false};
-  if (select)
-    kernels_.product_selected(product, {memory_.scratch, gradients.stride, 1});
-  else
-    kernels_.product(product);
+// What the tile's keys give to the chunk's dq.
+void BackwardBlock::multiply_keys(const kernels::Tile& gradients, const PanelCoverage& panels, bool select) const {
+  bool accumulate = false;
+  for_seen_runs(panels, [&](Index first, Index count) {
+    const kernels::Product product{gradients.data + first,
+                                   kernels_.row_tile * gradients.stride,
+                                   gradients.stride,
+                                   1,
+                                   memory_.key_panels + (panels.first + first) * kernels_.column_tile,
+                                   visible_keys_ * kernels_.column_tile,
+                                   kernels_.column_tile,
+                                   memory_.dq,
+                                   wide_depth_,
+                                   gradients.rows,
+                                   call_.sizes.head_dim,
+                                   count,
+                                   accumulate};
+    if (select)
+      kernels_.product_selected(product, {memory_.scratch + first, gradients.stride, 1});
+    else
+      kernels_.product(product);
+    accumulate = true;
+  });
 }
 
 void BackwardBlock::add_queries(const Spot& spot, Index step) {

@@ -81,13 +81,26 @@ class BackwardBlock {
   void run();
 
  private:
+  // Packed keys or values of the block.
+  struct PackedKeys {
+    const float* data;
+    Index depth;
+  };
+  // Where rows of the chunk, times a tile of numbers, are added up for each key.
+  struct KeySums {
+    const float* rows;
+    float* to;
+    Index depth;
+  };
+
   BackwardBuffers carve(Layout& layout);
   void pack_keys();
   void meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step);
   bool take_chunk(const Spot& spot);
-  void multiply_forward(const float* rows, const float* columns, Index depth, const kernels::Tile& tile) const;
-  void add_transposed(const kernels::Tile& tile, const float* rows, float* to, Index depth, bool select) const;
-  void multiply_keys(const kernels::Tile& gradients, Index first, bool select) const;
+  void multiply_forward(const float* rows, const PackedKeys& keys, const PanelCoverage& panels,
+                        const kernels::Tile& tile) const;
+  void add_transposed(const kernels::Tile& tile, const PanelCoverage& panels, const KeySums& sums, bool select) const;
+  void multiply_keys(const kernels::Tile& gradients, const PanelCoverage& panels, bool select) const;
   void add_queries(const Spot& spot, Index step);
   const float* drop(const Spot& spot, Index stride) const;
   template <class T>

@@ -115,16 +115,21 @@ void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
   const Index chunk_row = tile.row - row_, depth = call_.sizes.head_dim;
   const Spot seen = panels.within(tile);
   const kernels::Tile scores{memory_.scores, call_.tile_stride(), seen.rows, seen.keys};
-  kernels_.product({memory_.queries + chunk_row * depth, kernels_.row_tile * depth, depth, 1,
-                    memory_.keys + panels.first * depth, kernels_.column_tile * depth, kernels_.column_tile,
-                    scores.data, scores.stride, seen.rows, seen.keys, depth, false});
+  fill_unseen(panels, scores, 0.0f);
+  for_seen_runs(panels, [&](Index first, Index keys) {
+    kernels_.product({memory_.queries + chunk_row * depth, kernels_.row_tile * depth, depth, 1,
+                      memory_.keys + (panels.first + first) * depth, kernels_.column_tile * depth, kernels_.column_tile,
+                      scores.data + first, scores.stride, seen.rows, keys, depth, false});
+  });
   finish_scores(call_, seen, panels, scores, memory_.scratch);
   const bool select = !values_finite_ && !kernels_.mark_visible(scores, memory_.scratch, scores.stride);
   kernels_.softmax_step({scores, rows_.max.data() + at(chunk_row), rows_.sum.data() + at(chunk_row),
                          rows_.spread.empty() ? nullptr : rows_.spread.data() + at(chunk_row),
                          memory_.out + chunk_row * out_stride_, out_stride_, call_.sizes.value_dim});
   drop_weights(call_, seen, scores);
-  add_values(scores, tile, panels.first, select ? memory_.scratch : nullptr);
+  for_seen_runs(panels, [&](Index first, Index keys) {
+    add_values(columns_of(scores, first, keys), tile, panels.first + first, select ? memory_.scratch + first : nullptr);
+  });
 }
 
 // out += weights . values, for the tile's keys from `first` on.

@@ -1,6 +1,7 @@
 #include "attention/panels.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace regard::detail {
 namespace {
@@ -32,21 +33,35 @@ PanelCoverage seen_panels(const Call& call, const Spot& tile) {
   return panels;
 }
 
+void fill_unseen(const PanelCoverage& panels, const kernels::Tile& tile, float value) {
+  Index seen = 0;
+  const auto fill = [&](Index end) {
+    for (Index i = 0; i < tile.rows && end > seen; ++i)
+      std::fill_n(tile.data + i * tile.stride + seen, end - seen, value);
+  };
+  for_seen_runs(panels, [&](Index first, Index keys) {
+    fill(first);
+    seen = first + keys;
+  });
+  fill(tile.keys);
+}
+
 void hide_pairs(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                 std::uint8_t* scratch) {
   if (panels.whole == Coverage::all) return;
-  const auto is_whole = [&](Index key) {
-    return panels.of[static_cast<std::size_t>(key / panels.width)] == Coverage::all;
+  const auto in_part = [&](Index key) {
+    return panels.of[static_cast<std::size_t>(key / panels.width)] == Coverage::some;
   };
-  for (Index begin = 0; begin < spot.keys; begin += panels.width) {
-    if (is_whole(begin)) continue;
-    Index end = begin + panels.width;
-    while (end < spot.keys && !is_whole(end)) end += panels.width;
-    end = std::min(end, spot.keys);
-    call.options.mask.fill(mask_block(call, keys_of(spot, begin, end - begin)), scratch + begin, scores.stride);
-    call.kernels.hide({scores.data + begin, scores.stride, scores.rows, end - begin}, scratch + begin, scores.stride);
-    begin = end - panels.width;
+  for (Index begin = 0; begin < spot.keys;) {
+    Index end = begin;
+    while (end < spot.keys && in_part(end)) end += panels.width;
+    if (const Index keys = std::min(end, spot.keys) - begin; keys > 0) {
+      call.options.mask.fill(mask_block(call, keys_of(spot, begin, keys)), scratch + begin, scores.stride);
+      call.kernels.hide(columns_of(scores, begin, keys), scratch + begin, scores.stride);
+    }
+    begin = end == begin ? begin + panels.width : end;
   }
+  fill_unseen(panels, scores, -std::numeric_limits<float>::infinity());
 }
 
 }  // namespace regard::detail

@@ -1,6 +1,6 @@
 // Which panels of a tile anybody sees. Tiles are wide so that packing and the
-// running softmax cost little; masks cut through them, and what a mask hides at
-// either side is not computed, panel by panel.
+// running softmax cost little; masks cut through them, and what a mask hides is not
+// multiplied, panel by panel.
 #pragma once
 
 #include <array>
@@ -20,6 +20,29 @@ struct PanelCoverage {
 
   Spot within(const Spot& tile) const { return {tile.b, tile.h, tile.row, tile.rows, tile.key + first, keys}; }
 };
+
+// f(first, keys) for each run of neighbouring panels that some row sees, counted
+// from panels.first. What lies between enters no product.
+template <class F>
+void for_seen_runs(const PanelCoverage& panels, F f) {
+  const auto hidden = [&](Index key) {
+    return panels.whole == Coverage::some && panels.of[static_cast<std::size_t>(key / panels.width)] == Coverage::none;
+  };
+  for (Index begin = 0; begin < panels.keys;) {
+    Index end = begin;
+    while (end < panels.keys && !hidden(end)) end += panels.width;
+    if (end > begin) f(begin, std::min(end, panels.keys) - begin);
+    for (begin = end; begin < panels.keys && hidden(begin);) begin += panels.width;
+  }
+}
+
+// Keys [first, first + keys) of a tile.
+inline kernels::Tile columns_of(const kernels::Tile& tile, Index first, Index keys) {
+  return {tile.data + first, tile.stride, tile.rows, keys};
+}
+
+// What no product wrote becomes `value`.
+void fill_unseen(const PanelCoverage& panels, const kernels::Tile& tile, float value);
 
 // keys = 0 if the mask hides the whole tile.
 PanelCoverage seen_panels(const Call& call, const Spot& tile);
