@@ -1,6 +1,7 @@
 // Sparse patterns: their definitions in plain loops, blocks against pairs, and
 // attention under them against the reference.
 #include "regard/sparse_masks.h"
+#include "regard/relative_bias.h"
 
 #include <limits>
 #include <set>
@@ -290,6 +291,23 @@ TEST(sparse_masks, attention_under_every_pattern_matches_the_reference) {
                            {.mask = pattern.mask}};
     testing::expect_matches_reference(c);
   }
+}
+
+// Blocks of 64 with summaries of 8: in most tiles panels are hidden between seen
+// ones, and every step between the products runs over what was never multiplied.
+TEST(sparse_masks, panels_hidden_inside_tiles_match_the_reference_with_all_that_changes_scores) {
+  const Tensor<float> table = normal({32, 2}, 8);
+  testing::on_each_instruction_set([&] {
+    testing::expect_matches_reference(
+        {"summaries",
+         normal({1, 2, 90, 24}, 1),
+         normal({1, 1, 420, 24}, 2),
+         normal({1, 1, 420, 16}, 3),
+         normal({1, 2, 90, 420}, 4),
+         {0.5f, -1.0f},
+         {},
+         {.mask = fixed_blocks(64, 8), .score = softcap(4) + relative_bias(table.view<2>()), .dropout = {0.2, 3}}});
+  });
 }
 
 // 65,536 x 65,536: asking for blocks, not for pairs. The window of 256 and 64
