@@ -1,5 +1,6 @@
 // A trained model on disk: a folder with model.safetensors (weights) and
-// model.json (sizes, vocabularies, how text is split).
+// model.json (its kind, sizes, vocabularies, how text is split). There are two
+// kinds: sequence-to-sequence models read text, picture-to-text models pictures.
 #pragma once
 
 #include <memory>
@@ -26,6 +27,13 @@ struct Model {
   // ArgumentError for a text that is longer than the model takes.
   std::vector<std::int64_t> source_ids(const std::string& text, std::vector<std::string>* unknown = nullptr) const;
   std::vector<std::string> target_symbols(const std::vector<std::int64_t>& ids) const;
+
+  bool reads_pictures() const { return config.reads_pictures(); }
+  // Of a picture at the height the model reads (config.patches): its patches.
+  // Throws ArgumentError as patches_of does, and for a picture wider than
+  // widest_picture().
+  Tensor<float> patches(const Tensor<float>& picture) const;
+  Index widest_picture() const;  // in pixels
 };
 
 // Each file is written whole or not at all, weights first. dtype f32, bf16 or
@@ -40,6 +48,15 @@ Model load_model(const std::string& folder);
 // decoded together.
 std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
                                const DecodingOptions& options, Index batch = 256);
+
+// The same for pictures, as Model::patches gives them.
+std::vector<Hypothesis> answer_pictures(const Model& model, const std::vector<const Tensor<float>*>& pictures,
+                                        const DecodingOptions& options, Index batch = 256);
+
+// Each example of a data set of pictures as a question of its own, drawn as for
+// epoch 0. Throws ArgumentError naming the example whose picture the model can't
+// read.
+std::vector<Question> picture_questions(const Model& model, const Dataset& data);
 
 // Decodes every question and counts errors against its references.
 ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
@@ -58,5 +75,11 @@ struct TraceOptions {
 // row of the decoder's maps is the one that produced the end.
 Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output,
                    const TraceOptions& options = {});
+
+// The same for a picture at the height the model reads, which the trace keeps. Keys
+// are patches, labelled by the pixel column in which they begin, and their row
+// where there are several: "12", "12,16".
+Trace record_picture_trace(const Model& model, const Tensor<float>& picture, const std::vector<std::int64_t>& output,
+                           const TraceOptions& options = {});
 
 }  // namespace regard
