@@ -69,6 +69,8 @@ class Trainer {
 
   // How the data of the run in `folder` must be read before resume.
   static TsvOptions data_options(const std::string& folder);
+  // Of the pictures that the run reads; height 0: it reads text.
+  static PatchSizes picture_sizes(const std::string& folder);
 
   // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
   // all). A run in pieces ends with the same bytes as one in a single piece, at

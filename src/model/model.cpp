@@ -171,7 +171,8 @@ void refuse_strangers(const TensorFile& file, const Parameters<float>& parameter
 }  // namespace detail
 
 void Model::make_network(std::uint64_t seed) {
-  network = std::make_unique<Seq2Seq<float>>(config, source.size(), target.size(), seed);
+  const Index source_size = reads_pictures() ? 0 : source.size();
+  network = std::make_unique<Seq2Seq<float>>(config, source_size, target.size(), seed);
 }
 
 std::vector<std::int64_t> Model::source_ids(const std::string& text, std::vector<std::string>* unknown) const {

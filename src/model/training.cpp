@@ -248,6 +248,16 @@ TsvOptions Trainer::data_options(const std::string& folder) {
   }
 }
 
+PatchSizes Trainer::picture_sizes(const std::string& folder) {
+  const std::string path = folder + "/training.json";
+  const auto json = detail::read_json(path);
+  try {
+    return detail::model_from_json(json.at("model"), path).config.patches;
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
+  }
+}
+
 // The best model of a checkpoint that says it saved one.
 void Trainer::miss_lost_model() {
   if (best_rate_ < 0) return;
