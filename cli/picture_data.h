@@ -1,14 +1,32 @@
-// Data sets of pictures for commands that train and measure: PNG files, and strings
-// that are drawn.
+// Pictures for models: single files, lists of files, and strings that are drawn.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "regard/dataset.h"
 #include "regard/drawn_strings.h"
+#include "regard/model.h"
 
 namespace regard::cli {
+
+// A PNG file by its name.
+bool names_picture(const std::string& source);
+
+// The folder named, else of the shipped model that reads what `sources` are: pictures
+// where all are names of PNG files.
+std::string folder_for(const std::string& given, const std::vector<std::string>& sources);
+
+// The model there. Throws UsageError for the file of a picture where it reads text.
+Model model_for(const std::string& given, const std::vector<std::string>& sources);
+
+// A PNG file at the height the model reads. Throws FileError for what can't be read and
+// what is too wide, naming the file.
+Tensor<float> picture_for(const Model& model, const std::string& path);
+
+// For commands that look into text: throws UsageError for a model of pictures.
+void refuse_model_of_pictures(const Model& model, const std::string& command);
 
 // `path` as seen from the folder of `list`.
 std::string beside(const std::string& list, const std::string& path);

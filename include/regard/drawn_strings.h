@@ -14,7 +14,7 @@ struct StringPlan {
   std::vector<std::string> alphabet;  // characters, all equally likely
   Index shortest = 1, longest = 8;    // all lengths equally likely
   std::vector<std::string> fonts;     // all equally likely
-  double distortion = 1;                // each picture's is uniform from 0 to this (random_style)
+  double distortion = 1;              // each picture's is uniform from 0 to this (random_style)
   std::uint64_t seed = 1;
   Index height = 32;
   Index train = 0, dev = 0, test = 0;  // strings of each part

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/pixel_span.h"
 #include "regard/random.h"
 #include "regard/tensor.h"
 
@@ -35,14 +36,11 @@ struct TextStyle {
 // ArgumentError for a distortion outside 0 to 1.
 TextStyle random_style(const std::string& font, double distortion, Random& random);
 
-// From where to where a character reaches: its advance, at half the height of the line.
-struct PixelSpan {
-  double left = 0, right = 0;
-};
-
 struct DrawnText {
-  Tensor<float> picture;              // [height, width], greys of 8 bits: a PNG holds the same
-  std::vector<PixelSpan> characters;  // one a code point
+  Tensor<float> picture;  // [height, width], greys of 8 bits: a PNG holds the same
+  // One a code point, from where to where it reaches: its advance, at half the height
+  // of the line.
+  std::vector<PixelSpan> characters;
 };
 
 class TextDrawer {

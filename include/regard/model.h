@@ -9,6 +9,7 @@
 
 #include "regard/decoding.h"
 #include "regard/dtype.h"
+#include "regard/reading_places.h"
 #include "regard/seq2seq.h"
 #include "regard/trace.h"
 
@@ -34,6 +35,9 @@ struct Model {
   // widest_picture().
   Tensor<float> patches(const Tensor<float>& picture) const;
   Index widest_picture() const;  // in pixels
+  // An answer as people read it: characters one after the other where pictures are
+  // read and every target symbol is one character, else symbols between spaces.
+  std::string answer_text(const std::vector<std::string>& symbols) const;
 };
 
 // Each file is written whole or not at all, weights first. dtype f32, bf16 or
@@ -81,5 +85,12 @@ Trace record_trace(const Model& model, const std::string& text, const std::vecto
 // where there are several: "12", "12,16".
 Trace record_picture_trace(const Model& model, const Tensor<float>& picture, const std::vector<std::int64_t>& output,
                            const TraceOptions& options = {});
+
+// Where cross-attention looks in a picture of which is known what it says and where,
+// while the model is given that, whatever it would read itself: adds to `places`. Throws
+// ArgumentError for a symbol that the model can't write and where there is not one place
+// for each symbol.
+void add_reading_places(const Model& model, const Tensor<float>& picture, const std::vector<std::string>& symbols,
+                        const std::vector<PixelSpan>& where, ReadingPlaces& places);
 
 }  // namespace regard

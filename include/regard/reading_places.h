@@ -4,14 +4,10 @@
 
 #include <vector>
 
+#include "regard/pixel_span.h"
 #include "regard/trace.h"
 
 namespace regard {
-
-// From which pixel column to which a character reaches.
-struct CharacterPlace {
-  double left = 0, right = 0;
-};
 
 // Counts over characters, of one head or of the mean over a layer's heads.
 struct HeadPlaces {
@@ -27,7 +23,7 @@ struct ReadingPlaces {
   // Counts one picture whose characters were all read: row i of every cross-attention
   // map belongs to places[i]; the row of the end is left out. Throws ArgumentError for a
   // trace without a picture or of other sizes.
-  void add(const Trace& trace, const std::vector<CharacterPlace>& places);
+  void add(const Trace& trace, const std::vector<PixelSpan>& places);
 };
 
 }  // namespace regard

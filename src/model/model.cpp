@@ -202,6 +202,16 @@ Tensor<float> Model::patches(const Tensor<float>& picture) const {
   return patches_of(picture, config.patches);
 }
 
+std::string Model::answer_text(const std::vector<std::string>& symbols) const {
+  const auto all = target.own_symbols();
+  const bool characters_only = reads_pictures() && std::all_of(all.begin(), all.end(), [](const std::string& symbol) {
+                                 return characters(symbol).size() == 1;
+                               });
+  std::string text;
+  for (const std::string& symbol : symbols) text += (text.empty() || characters_only ? "" : " ") + symbol;
+  return text;
+}
+
 void save_model(const Model& model, const std::string& folder, DType dtype) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);

@@ -149,4 +149,14 @@ Trace record_picture_trace(const Model& model, const Tensor<float>& picture, con
   return recorded(model, {std::move(padded.present), std::move(padded.patches)}, std::move(trace), output, options);
 }
 
+void add_reading_places(const Model& model, const Tensor<float>& picture, const std::vector<std::string>& symbols,
+                        const std::vector<PixelSpan>& where, ReadingPlaces& places) {
+  std::vector<std::int64_t> ids;
+  for (const std::string& symbol : symbols) {
+    if (!model.target.has(symbol)) throw ArgumentError("the model can't write '" + symbol + "'");
+    ids.push_back(model.target.id(symbol));
+  }
+  places.add(record_picture_trace(model, picture, ids), where);
+}
+
 }  // namespace regard

@@ -13,9 +13,9 @@ double middle_of(const PatchedPicture& picture, Index patch) {
   return (static_cast<double>(patch / picture.rows()) + 0.5) * static_cast<double>(picture.patch_width);
 }
 
-bool within(const CharacterPlace& place, double x) { return x >= place.left && x < place.right; }
+bool within(const PixelSpan& place, double x) { return x >= place.left && x < place.right; }
 
-void count_row(const PatchedPicture& picture, std::span<const float> weights, const CharacterPlace& place,
+void count_row(const PatchedPicture& picture, std::span<const float> weights, const PixelSpan& place,
                HeadPlaces& counts) {
   const auto peak = std::max_element(weights.begin(), weights.end()) - weights.begin();
   double sum = 0, moment = 0;
@@ -40,7 +40,7 @@ Tensor<float> with_mean(const Tensor<float>& weights) {
   return all;
 }
 
-double chance_of(const PatchedPicture& picture, Index patches, const CharacterPlace& place) {
+double chance_of(const PatchedPicture& picture, Index patches, const PixelSpan& place) {
   Index inside = 0;
   for (Index patch = 0; patch < patches; ++patch) inside += within(place, middle_of(picture, patch));
   return static_cast<double>(inside) / static_cast<double>(patches);
@@ -48,7 +48,7 @@ double chance_of(const PatchedPicture& picture, Index patches, const CharacterPl
 
 }  // namespace
 
-void ReadingPlaces::add(const Trace& trace, const std::vector<CharacterPlace>& places) {
+void ReadingPlaces::add(const Trace& trace, const std::vector<PixelSpan>& places) {
   const Index count = static_cast<Index>(places.size()), patches = static_cast<Index>(trace.source.size());
   if (!trace.picture) throw ArgumentError("reading places: the trace is of no picture");
   if (count + 1 != static_cast<Index>(trace.target.size()))
@@ -67,7 +67,7 @@ void ReadingPlaces::add(const Trace& trace, const std::vector<CharacterPlace>& p
                   places[static_cast<std::size_t>(i)], layers[layer][static_cast<std::size_t>(head)]);
   }
   characters += count;
-  for (const CharacterPlace& place : places) by_chance += chance_of(*trace.picture, patches, place);
+  for (const PixelSpan& place : places) by_chance += chance_of(*trace.picture, patches, place);
 }
 
 }  // namespace regard
