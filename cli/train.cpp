@@ -59,7 +59,7 @@ struct Arguments {
   Seq2SeqConfig sizes;
   TrainingConfig training;
   Index layers = 4, stop_after = 0;
-  PatchSizes patches{32, 32, 4};
+  PatchSizes patches{32, 0, 4};  // patch_height 0: as high as the pictures
   bool resume = false, words = false, skip_bad = false, pictures = false;
 };
 
@@ -181,6 +181,7 @@ Trainer start(Arguments& a) {
   const TsvOptions options{
       .words = a.words, .skip_bad = a.skip_bad, .pictures = a.pictures, .longest = {longest, longest}};
   if (!a.strings.empty()) a.patches.height = read_string_plan(a.strings).height;
+  if (a.patches.patch_height == 0) a.patches.patch_height = a.patches.height;
   if (a.pictures || !a.strings.empty()) a.sizes.patches = a.patches;
   const BothParts data = read_data(a, options, a.sizes.patches);
   return Trainer(std::move(folder), a.training, a.sizes, data.train, data.dev, a.words, a.name);
@@ -270,9 +271,10 @@ void add_pictures(CLI::App& command, Arguments& a) {
   command.add_option("--picture-height", a.patches.height, "Pixels that pictures are scaled to")
       ->check(at_least_one)
       ->capture_default_str();
-  command.add_option("--patch-height", a.patches.patch_height, "Pixels of a patch, a divisor of the pictures' height")
-      ->check(at_least_one)
-      ->capture_default_str();
+  command
+      .add_option("--patch-height", a.patches.patch_height,
+                  "Pixels of a patch, a divisor of the pictures' height (default: that height)")
+      ->check(at_least_one);
   command.add_option("--patch-width", a.patches.patch_width, "Pixels of a patch")
       ->check(at_least_one)
       ->capture_default_str();

@@ -13,14 +13,15 @@ int main() {
   const auto symbols = model.target_symbols(ids);
   std::printf("%s\n", model.answer_text(symbols).c_str());
 
-  // Which head of the last layer's cross-attention points best is in the model card.
+  // Head 0 of the middle layer points best.
   const regard::Trace trace = regard::record_picture_trace(model, drawn.picture, ids);
-  const auto& weights = trace.find(regard::AttentionKind::cross, 0)->weights;  // [heads, characters + end, patches]
-  const regard::Index count = weights.size(1), keys = weights.size(2);
+  const auto& weights = trace.find(regard::AttentionKind::cross, 1)->weights;  // [heads, characters + end, patches]
+  const regard::Index keys = weights.size(2);
   for (std::size_t i = 0; i < symbols.size(); ++i) {
-    const float* row = weights.data() + (static_cast<regard::Index>(i) + 0 * count) * keys;
+    const float* row = weights.data() + static_cast<regard::Index>(i) * keys;
     const auto patch = std::max_element(row, row + keys) - row;
-    std::printf("%s  drawn from pixel %3.0f to %3.0f, read at %s\n", symbols[i].c_str(), drawn.characters[i].left,
-                drawn.characters[i].right, trace.source[static_cast<std::size_t>(patch)].c_str());
+    std::printf("%s  drawn from pixel %3.0f to %3.0f, read in the patch at %s\n", symbols[i].c_str(),
+                drawn.characters[i].left, drawn.characters[i].right,
+                trace.source[static_cast<std::size_t>(patch)].c_str());
   }
 }
