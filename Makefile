@@ -16,7 +16,7 @@ export WORD
 CONFIGURE := cmake -G Ninja -DCMAKE_BUILD_TYPE=Release
 
 .PHONY: demo test test-asan tidy packages cli bench bench-peers bench-training-peers bench-variants-peers variants cost-experiments \
-        cost cost-scaling cost-published cost-recall data train eval \
+        cost cost-scaling cost-published cost-recall data train eval train-glyphs eval-glyphs glyph-fonts \
         pictures curves format install clean help
 
 help:
@@ -100,6 +100,23 @@ eval: cli
 	@test -s data/cmudict/test.tsv || $(MAKE) data
 	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv
 	$(BUILD)/regard eval --model $(MODEL) --data data/cmudict/test.tsv --beam 5
+
+#: make train-glyphs   train the shipped model of pictures again (an hour); installs the fonts it sees
+train-glyphs: cli glyph-fonts
+	OMP_NUM_THREADS=1 $(BUILD)/regard train --strings models/glyphs/seen-fonts.json --out $(OUT)/glyphs --name glyphs \
+	  --threads 1 --layers 3 --hidden 192 --batch 64 --epochs 18 --rate 1e-3 --warmup 500 --dropout 0.05 --smoothing 0.05 \
+	  --max-length 96 --dtype f16
+
+#: make eval-glyphs    its error rates on unseen strings in fonts of its training and in others, and where it looks
+eval-glyphs: cli glyph-fonts
+	$(BUILD)/regard eval --model models/glyphs --strings models/glyphs/seen-fonts.json --places
+	$(BUILD)/regard eval --model models/glyphs --strings models/glyphs/unseen-fonts.json --places
+
+glyph-fonts:
+	@scripts/install_packages.sh fonts-dejavu-extra fonts-liberation2 fonts-freefont-ttf fonts-roboto-unhinted \
+	  fonts-roboto-slab fonts-open-sans fonts-lato fonts-firacode fonts-jetbrains-mono fonts-linuxlibertine \
+	  fonts-sil-gentium-basic fonts-oldstandard fonts-gfs-didot fonts-urw-base35 fonts-courier-prime fonts-cantarell \
+	  fonts-cabin fonts-play fonts-paratype fonts-inconsolata fonts-crosextra-caladea
 
 #: make pictures    draw the committed pictures again
 pictures: cli

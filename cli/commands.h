@@ -38,6 +38,7 @@ void add_run(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_view(CLI::App& program);
 void add_tree(CLI::App& program);
+void add_picture(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_cost(CLI::App& program);
 

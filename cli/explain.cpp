@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "model_folder.h"
 #include "notes.h"
+#include "picture_data.h"
 #include "regard/explain.h"
 #include "regard/model.h"
 #include "regard/terminal.h"
@@ -327,6 +328,7 @@ void explain_data(const Arguments& a, const Answered& answered, const Explanatio
 void run(const Arguments& a) {
   if (a.text.empty() == a.data.empty()) throw UsageError("give a TEXT or --data FILE, one of them");
   Model model = load_model(model_folder(a.model));
+  refuse_model_of_pictures(model, "explain");
   const Answered answered = a.data.empty() ? answered_text(a, model) : answered_data(a, model);
   const Explanation found = explain(*model.network, answered.texts, {.seed = a.seed, .draws = a.draws});
   a.data.empty() ? explain_text(a, model, answered, found) : explain_data(a, answered, found);

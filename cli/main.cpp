@@ -50,6 +50,7 @@ void add_commands(CLI::App& program) {
   add_attend(program);
   add_onnx(program);
   add_tree(program);
+  add_picture(program);
   add_bench(program);
   add_cost(program);
   add_info(program);

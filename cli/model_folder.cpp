@@ -18,13 +18,13 @@ bool holds_model(const std::filesystem::path& folder) { return std::filesystem::
 
 }  // namespace
 
-std::string model_folder(const std::string& given) {
+std::string model_folder(const std::string& given, const std::string& shipped) {
   if (!given.empty()) return given;
   if (const char* named = std::getenv("REGARD_MODEL"); named && *named) return named;
   const std::filesystem::path own = program_folder();
   for (const std::filesystem::path& folder :
-       {own / "../models/phonemes", own / "../../models/phonemes", own / "../share/regard/models/phonemes",
-        std::filesystem::path("models/phonemes")})
+       {own / "../models" / shipped, own / "../../models" / shipped, own / "../share/regard/models" / shipped,
+        std::filesystem::path("models") / shipped})
     if (holds_model(folder)) return folder.lexically_normal().string();
   throw UsageError("no model found: give --model DIR, the folder of a model.json");
 }

@@ -5,8 +5,8 @@
 
 namespace regard::cli {
 
-// `given` as it is; else REGARD_MODEL, else the shipped model: beside the
-// sources, or where it was installed. Throws UsageError when there is none.
-std::string model_folder(const std::string& given);
+// `given` as it is; else REGARD_MODEL, else the shipped model of this name: beside
+// the sources, or where it was installed. Throws UsageError when there is none.
+std::string model_folder(const std::string& given, const std::string& shipped = "phonemes");
 
 }  // namespace regard::cli

@@ -1,4 +1,4 @@
-// regard run: what a model answers to a text.
+// regard run: what a model answers to a text, or reads in a picture.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "model_folder.h"
 #include "notes.h"
+#include "picture_data.h"
 #include "regard/model.h"
 #include "regard/text_width.h"
 
@@ -37,12 +38,25 @@ std::vector<std::int64_t> source_ids(const Model& model, const Arguments& a, std
   return ids;
 }
 
-void run(const Arguments& a) {
-  const Model model = load_model(model_folder(a.model));
+std::vector<Hypothesis> answers_to_texts(const Model& model, const Arguments& a,
+                                         std::vector<std::vector<std::string>>& strangers) {
   std::vector<std::vector<std::int64_t>> sources;
-  std::vector<std::vector<std::string>> strangers(a.texts.size());
   for (std::size_t i = 0; i < a.texts.size(); ++i) sources.push_back(source_ids(model, a, i, strangers[i]));
-  const auto answers = answer(model, sources, {.beam = a.beam});
+  return answer(model, sources, {.beam = a.beam});
+}
+
+std::vector<Hypothesis> answers_to_pictures(const Model& model, const Arguments& a) {
+  std::vector<Tensor<float>> patches;
+  std::vector<const Tensor<float>*> pictures;
+  for (const std::string& path : a.texts) patches.push_back(model.patches(picture_for(model, path)));
+  for (const Tensor<float>& one : patches) pictures.push_back(&one);
+  return answer_pictures(model, pictures, {.beam = a.beam});
+}
+
+void run(const Arguments& a) {
+  const Model model = model_for(a.model, a.texts);
+  std::vector<std::vector<std::string>> strangers(a.texts.size());
+  const auto answers = model.reads_pictures() ? answers_to_pictures(model, a) : answers_to_texts(model, a, strangers);
   auto report = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < a.texts.size(); ++i) {
     const auto symbols = model.target_symbols(answers[i].symbols);
@@ -53,7 +67,7 @@ void run(const Arguments& a) {
                       {"unknown", strangers[i]}});
     if (a.json) continue;
     // The line's own tab and newline are the only ones.
-    fmt::print("{}\t{}\n", printable(a.texts[i]), printable(fmt::format("{}", fmt::join(symbols, " "))));
+    fmt::print("{}\t{}\n", printable(a.texts[i]), printable(model.answer_text(symbols)));
     note_unknown("run", a.texts[i], strangers[i]);
     note_truncated("run", a.texts[i], answers[i]);
   }
@@ -64,16 +78,20 @@ void run(const Arguments& a) {
 
 void add_run(CLI::App& program) {
   CLI::App& command =
-      *program.add_subcommand("run", "Print a model's output for texts, a line of text<TAB>output each");
+      *program.add_subcommand("run", "Print a model's output for texts or pictures, a line of text<TAB>output each");
   const auto a = std::make_shared<Arguments>();
-  command.add_option("TEXT", a->texts, "Texts, one argument each")->required();
-  command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
+  command.add_option("TEXT", a->texts, "Texts, one argument each; PNG files for a model of pictures")->required();
+  command
+      .add_option("--model", a->model, "Folder of the model (default: the shipped one, for PNG files that of pictures)")
+      ->type_name("DIR");
   command.add_option("--beam", a->beam, "Hypotheses kept (1: greedy)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_flag("--json", a->json, "Print a JSON array");
   add_threads_option(command);
-  set_example(command, "  regard run phonemes attention --beam 5");
+  set_example(command,
+              "  regard run phonemes attention --beam 5\n"
+              "  regard run regard7.png");
   command.callback([a] { run(*a); });
 }
 

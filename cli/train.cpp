@@ -1,4 +1,4 @@
-// regard train: any sequence-to-sequence TSV becomes a model.
+// regard train: any sequence-to-sequence TSV, or pictures of text, become a model.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 
 #include "checks.h"
 #include "commands.h"
+#include "picture_data.h"
 #include "regard/text_width.h"
 #include "regard/threads.h"
 #include "regard/training.h"
@@ -52,12 +53,14 @@ class InterruptGuard {
 };
 
 struct Arguments {
-  std::string train, dev, out, name, norm = "pre", activation = "relu", positions = "sinusoidal", dtype = "f32";
+  std::string train, dev, strings, out, name, norm = "pre", activation = "relu", positions = "sinusoidal",
+                                              dtype = "f32";
   std::string schedule = "cosine";
   Seq2SeqConfig sizes;
   TrainingConfig training;
   Index layers = 4, stop_after = 0;
-  bool resume = false, words = false, skip_bad = false;
+  PatchSizes patches{32, 0, 4};  // patch_height 0: as high as the pictures
+  bool resume = false, words = false, skip_bad = false, pictures = false;
 };
 
 std::string duration(double seconds) {
@@ -73,7 +76,7 @@ void show_progress(const TrainingProgress& p) {
   const double left = batches_left * p.seconds / static_cast<double>(p.run_batches);
   constexpr int width = 24;
   const auto full = static_cast<std::size_t>(done * width);
-  fmt::print("\repoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} words/s  {} left \x1b[K", p.epoch, p.epochs,
+  fmt::print("\repoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} examples/s  {} left \x1b[K", p.epoch, p.epochs,
              std::string(full, '#'), std::string(width - full, '.'), 100 * done, p.loss, per_second, duration(left));
   std::fflush(stdout);
 }
@@ -87,8 +90,9 @@ void show_epoch(const EpochReport& r) {
   std::fflush(stdout);
 }
 
-Dataset read_part(const std::string& path, const char* what, const TsvOptions& options) {
-  Dataset data = read_tsv(path, options);
+// `sizes` are those of pictures, if the file names any.
+Dataset read_part(const std::string& path, const char* what, const TsvOptions& options, const PatchSizes& sizes) {
+  Dataset data = options.pictures ? read_picture_list(path, options, sizes.height) : read_tsv(path, options);
   fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), printable(path));
   if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, printable(path));
   return data;
@@ -118,6 +122,43 @@ void finish_arguments(Arguments& a) {
   if (a.name.empty()) a.name = printable(std::filesystem::path(a.out).lexically_normal().filename().string());
 }
 
+Dataset draw_part(const StringPlan& plan, Part part, const std::string& path) {
+  Dataset data = drawn_dataset(plan, part);
+  fmt::print("{:<12}{} strings to draw, in {} fonts, by {}\n", part == Part::train ? "training" : "development",
+             data.examples.size(), plan.fonts.size(), printable(path));
+  return data;
+}
+
+struct BothParts {
+  Dataset train, dev;
+};
+
+BothParts read_data(const Arguments& a, const TsvOptions& options, const PatchSizes& sizes) {
+  if (a.strings.empty())
+    return {read_part(a.train, "training", options, sizes), read_part(a.dev, "development", options, sizes)};
+  const StringPlan plan = read_string_plan(a.strings);
+  return {draw_part(plan, Part::train, a.strings), draw_part(plan, Part::dev, a.strings)};
+}
+
+// Text in files, pictures in files, or strings that are drawn.
+void refuse_other_data(const CLI::App& command, const Arguments& a) {
+  if (a.strings.empty()) {
+    for (const char* flag : {"--train", "--dev"})
+      if (command.count(flag) == 0) throw UsageError(std::string(flag) + " is required");
+    for (const char* flag : {"--patch-height", "--patch-width"})
+      if (!a.pictures && command.count(flag) > 0)
+        throw UsageError(std::string(flag) + " goes with --pictures or --strings");
+  } else {
+    for (const char* flag : {"--train", "--dev", "--skip-bad", "--pictures", "--picture-height"})
+      if (command.count(flag) > 0)
+        throw UsageError(std::string(flag) + " does not go with --strings, which draws what is read");
+  }
+  if (!a.pictures && command.count("--picture-height") > 0) throw UsageError("--picture-height goes with --pictures");
+  if (!a.pictures && a.strings.empty()) return;
+  for (const char* flag : {"--words", "--shared-vocabulary"})
+    if (command.count(flag) > 0) throw UsageError(std::string(flag) + " goes with text, not with pictures");
+}
+
 // A fresh run takes nobody's place.
 void refuse_what_is_there(const std::string& folder) {
   const auto holds = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
@@ -131,20 +172,25 @@ Trainer start(Arguments& a) {
   if (a.resume) {
     TsvOptions options = Trainer::data_options(a.out);
     options.skip_bad = a.skip_bad;
-    return Trainer::resume(a.out, read_part(a.train, "training", options), read_part(a.dev, "development", options));
+    const BothParts data = read_data(a, options, Trainer::picture_sizes(a.out));
+    return Trainer::resume(a.out, data.train, data.dev);
   }
   LockedFolder folder(a.out);
   refuse_what_is_there(a.out);
   const Index longest = a.sizes.max_length;
-  const TsvOptions options{.words = a.words, .skip_bad = a.skip_bad, .longest = {longest, longest}};
-  return Trainer(std::move(folder), a.training, a.sizes, read_part(a.train, "training", options),
-                 read_part(a.dev, "development", options), a.words, a.name);
+  const TsvOptions options{
+      .words = a.words, .skip_bad = a.skip_bad, .pictures = a.pictures, .longest = {longest, longest}};
+  if (!a.strings.empty()) a.patches.height = read_string_plan(a.strings).height;
+  if (a.patches.patch_height == 0) a.patches.patch_height = a.patches.height;
+  if (a.pictures || !a.strings.empty()) a.sizes.patches = a.patches;
+  const BothParts data = read_data(a, options, a.sizes.patches);
+  return Trainer(std::move(folder), a.training, a.sizes, data.train, data.dev, a.words, a.name);
 }
 
 // A run that goes on has the sizes and the plan that it began with.
 void refuse_changes(const CLI::App& command) {
-  const std::vector<std::string> free{"--train",      "--dev",      "--out",    "--resume",
-                                      "--stop-after", "--skip-bad", "--threads"};
+  const std::vector<std::string> free{"--train",  "--dev",        "--strings",  "--out",
+                                      "--resume", "--stop-after", "--skip-bad", "--threads"};
   for (const CLI::Option* option : command.get_options())
     if (option->count() > 0 && std::find(free.begin(), free.end(), option->get_name()) == free.end())
       throw UsageError(option->get_name() + " can't change a run that goes on: leave it out with --resume");
@@ -160,6 +206,7 @@ void print_plan(Trainer& trainer) {
 }
 
 void train(const CLI::App& command, Arguments& a) {
+  refuse_other_data(command, a);
   if (a.resume) refuse_changes(command);
   finish_arguments(a);
   threads();  // says what is wrong with REGARD_THREADS before anything is printed
@@ -214,6 +261,25 @@ void add_sizes(CLI::App& command, Arguments& a) {
       ->capture_default_str();
 }
 
+void add_pictures(CLI::App& command, Arguments& a) {
+  const auto at_least_one = CLI::Range(Index{1}, Index{1} << 12);
+  command
+      .add_option("--strings", a.strings,
+                  "Instead of --train and --dev: train on pictures of random strings, drawn as this JSON file plans")
+      ->type_name("FILE");
+  command.add_flag("--pictures", a.pictures, "Sources in --train and --dev are PNG files, seen from the TSV's folder");
+  command.add_option("--picture-height", a.patches.height, "Pixels that pictures are scaled to")
+      ->check(at_least_one)
+      ->capture_default_str();
+  command
+      .add_option("--patch-height", a.patches.patch_height,
+                  "Pixels of a patch, a divisor of the pictures' height (default: that height)")
+      ->check(at_least_one);
+  command.add_option("--patch-width", a.patches.patch_width, "Pixels of a patch")
+      ->check(at_least_one)
+      ->capture_default_str();
+}
+
 void add_training(CLI::App& command, Arguments& a) {
   const auto at_least_one = CLI::Range(Index{1}, Index{1} << 30);
   TrainingConfig& t = a.training;
@@ -244,22 +310,22 @@ void add_training(CLI::App& command, Arguments& a) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("train", "Train a sequence-to-sequence model on TSV files");
+  CLI::App& command = *program.add_subcommand("train", "Train a model on TSV files of text or pictures");
   const auto a = std::make_shared<Arguments>();
-  command.add_option("--train", a->train, "source<TAB>target symbols separated by spaces")
-      ->required()
-      ->type_name("FILE");
-  command.add_option("--dev", a->dev, "The same, for choosing the best epoch")->required()->type_name("FILE");
+  command.add_option("--train", a->train, "source<TAB>target symbols separated by spaces")->type_name("FILE");
+  command.add_option("--dev", a->dev, "The same, for choosing the best epoch")->type_name("FILE");
   command.add_option("--out", a->out, "Folder of the model and its checkpoints")->required()->type_name("DIR");
   command.add_option("--name", a->name, "Name for captions (default: the folder's)");
   command.add_flag("--resume", a->resume, "Go on with the run in --out; sizes and plan are those it began with");
   command.add_flag("--words", a->words, "Split sources that contain spaces into words");
   command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and count them");
+  add_pictures(command, *a);
   add_sizes(command, *a);
   add_training(command, *a);
   add_threads_option(command);
   set_example(command,
-              "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes\n\n"
+              "  regard train --train data/cmudict/train.tsv --dev data/cmudict/dev.tsv --out out/phonemes\n"
+              "  regard train --strings models/glyphs/seen-fonts.json --out out/glyphs\n\n"
               "Ctrl-C and SIGTERM save a checkpoint and stop with exit code 130 and 143; --resume goes on from there.\n"
               "A second one ends at once.");
   command.callback([a, &command] { train(command, *a); });

@@ -14,11 +14,12 @@
 
 #include "checks.h"
 #include "commands.h"
-#include "model_folder.h"
 #include "notes.h"
+#include "picture_data.h"
 #include "regard/figure.h"
 #include "regard/file.h"
 #include "regard/model.h"
+#include "regard/overlay.h"
 #include "regard/pattern_view.h"
 #include "regard/rollout.h"
 #include "regard/terminal.h"
@@ -59,21 +60,35 @@ std::optional<Index> head_number(const std::string& head) {
   return number;
 }
 
-// One trace a method, in the order in which they were named.
+// One trace a method, in the order in which they were named; `record` makes one.
+template <class Record>
+std::vector<Trace> traces_by_method(const Arguments& a, Record record) {
+  // Patterns are named in the pass: no matrix is kept unless the trace is.
+  const bool weights = !a.patterns || !a.save.empty();
+  std::vector<Trace> all;
+  for (const std::string& method : a.methods)
+    all.push_back(record(TraceOptions{.weights = weights, .quantity = quantity_from_name(method)}));
+  return all;
+}
+
+std::vector<Trace> traces_of_picture(const Arguments& a, const Model& model, const std::string& path) {
+  const Tensor<float> picture = picture_for(model, path), patches = model.patches(picture);
+  const Hypothesis found = answer_pictures(model, {&patches}, {.beam = a.beam}).front();
+  note_truncated("view", path, found);
+  return traces_by_method(
+      a, [&](const TraceOptions& options) { return record_picture_trace(model, picture, found.symbols, options); });
+}
+
 std::vector<Trace> traces_of(const Arguments& a, const Model& model, const std::string& text) {
+  if (model.reads_pictures()) return traces_of_picture(a, model, text);
   std::vector<std::string> strangers;
   const auto ids = model.source_ids(text, &strangers);
   if (ids.empty()) throw UsageError("the text is empty");
   const Hypothesis found = answer(model, {ids}, {.beam = a.beam}).front();
   note_unknown("view", text, strangers);
   note_truncated("view", text, found);
-  // Patterns are named in the pass: no matrix is kept unless the trace is.
-  const bool weights = !a.patterns || !a.save.empty();
-  std::vector<Trace> all;
-  for (const std::string& method : a.methods)
-    all.push_back(
-        record_trace(model, text, found.symbols, {.weights = weights, .quantity = quantity_from_name(method)}));
-  return all;
+  return traces_by_method(
+      a, [&](const TraceOptions& options) { return record_trace(model, text, found.symbols, options); });
 }
 
 std::vector<Trace> loaded_traces(const Arguments& a) {
@@ -94,7 +109,7 @@ std::vector<Trace> traces(const Arguments& a) {
     return loaded_traces(a);
   }
   if (a.texts.empty()) throw UsageError("give a TEXT to run the model on, or --trace PATH");
-  const Model model = load_model(model_folder(a.model));
+  const Model model = model_for(a.model, a.texts);
   std::vector<Trace> all;
   for (const std::string& text : a.texts)
     for (Trace& trace : traces_of(a, model, text)) all.push_back(std::move(trace));
@@ -131,6 +146,12 @@ std::vector<AttentionKind> kinds_of(const Arguments& a, const Trace& trace) {
 // What was read and what came of it, where the trace says so.
 std::string answer_text(const Trace& trace, int width) {
   if (trace.produced.empty()) return "";
+  if (trace.picture)
+    return terminal_wrapped(fmt::format("picture of {} x {} pixels  ->  {}", trace.picture->pixels.size(1),
+                                        trace.picture->pixels.size(0),
+                                        fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
+                            width) +
+           "\n";
   return terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(trace.source, " "),
                                       fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
                           width) +
@@ -159,8 +180,24 @@ std::string patterns_text(const Arguments& a, const Trace& trace) {
   return text;
 }
 
+// A picture's own view: cross-attention below the pixels it reads.
+std::string picture_text(const Arguments& a, const Trace& trace) {
+  const TerminalOptions options{.width = terminal_width(a.width), .depth = terminal_depth()};
+  const std::string what =
+      trace.quantity == MapQuantity::weights ? "" : std::string(": ") + quantity_title(trace.quantity);
+  return answer_text(trace, options.width) +
+         terminal_wrapped("Where each symbol was read, by cross-attention" + what, options.width) +
+         terminal_overlay(maps_of(a, trace, AttentionKind::cross), *trace.picture, options);
+}
+
+// Only cross-attention says where on the picture something was read.
+bool shows_overlay(const Arguments& a, const Trace& trace) {
+  return trace.picture && !a.lines && !a.patterns && (a.kinds.empty() || a.kinds == std::vector<std::string>{"cross"});
+}
+
 std::string terminal_text(Arguments a, const Trace& trace) {
   if (a.patterns) return patterns_text(a, trace);
+  if (shows_overlay(a, trace) && !a.query) return picture_text(a, trace);
   const int width = terminal_width(a.width);
   const ColourDepth depth = terminal_depth();
   std::string text = answer_text(trace, width);
@@ -243,6 +280,7 @@ std::string figure(const Arguments& a, const Trace& trace, AttentionKind kind) {
   }
   HeatMap map = maps_of(a, trace, kind).front();
   map.caption += command;
+  if (shows_overlay(a, trace)) return figure_overlay(map, *trace.picture, format, options);
   return a.lines ? figure_lines(map, format, options) : figure_matrix(map, format, options);
 }
 
@@ -310,8 +348,10 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
 // a trace that of the model.
 void refuse_files_in_use(const Arguments& a) {
   if (a.out.empty() && a.save.empty()) return;
+  for (const std::string& text : a.texts)
+    if (names_picture(text)) refuse_same_file(text, a.out);
   for (const char* ending : {".json", ".safetensors"}) {
-    const std::string of_model = a.load.empty() ? model_folder(a.model) + "/model" + ending : a.load + ending;
+    const std::string of_model = a.load.empty() ? folder_for(a.model, a.texts) + "/model" + ending : a.load + ending;
     refuse_same_file(of_model, a.out);
     if (a.save.empty()) continue;
     refuse_same_file(of_model, a.save + ending);
@@ -416,10 +456,14 @@ void add_looks(CLI::App& command, Arguments& a) {
 }  // namespace
 
 void add_view(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("view", "Run a model on a text and show what attends to what");
+  CLI::App& command =
+      *program.add_subcommand("view", "Run a model on a text or a picture and show what attends to what");
   const auto a = std::make_shared<Arguments>();
-  command.add_option("TEXT", a->texts, "Texts to run the model on, one argument each");
-  command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
+  command.add_option("TEXT", a->texts,
+                     "Texts to run the model on, one argument each; PNG files for a model of pictures");
+  command
+      .add_option("--model", a->model, "Folder of the model (default: the shipped one, for PNG files that of pictures)")
+      ->type_name("DIR");
   command
       .add_option("--kind", a->kinds,
                   "encoder, decoder, cross, or several with commas (default: all; in a figure cross, or what there is)")
@@ -442,6 +486,7 @@ void add_view(CLI::App& program) {
               "  regard view thought\n"
               "  regard view thought --kind cross --head mean --format svg -o thought.svg\n"
               "  regard view thought --patterns\n"
+              "  regard view regard7.png -o regard7.svg\n"
               "  regard view thought --kind cross --method weights,norms,rollout");
   command.callback([a, &command] { view(command, *a); });
 }

@@ -2,7 +2,7 @@
 # find_package(regard) reads.
 include(CMakePackageConfigHelpers)
 
-set(rooms core attention nn io trace model onnx measure view)
+set(rooms core attention nn io trace model onnx measure picture view)
 list(TRANSFORM rooms PREPEND regard_ OUTPUT_VARIABLE room_targets)
 install(TARGETS ${room_targets} EXPORT regard_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS regard_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -1,6 +1,8 @@
-// Pairs of sequences from TSV files: source<TAB>target symbols with spaces.
+// Pairs of sequences from TSV files, source<TAB>target symbols with spaces, and of
+// pictures and sequences.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,12 +29,19 @@ void refuse_longer(const Example& example, const LengthLimits& longest);
 struct TsvOptions {
   bool words = false;     // see source_symbols
   bool skip_bad = false;  // count bad lines instead of refusing the file
+  bool pictures = false;  // sources name pictures: they have no symbols
   LengthLimits longest = {};
 };
 
+// The picture (patches.h) of an example, by its number; the epoch counts from 0 and
+// is 0 outside training. Same arguments, same picture.
+using PictureMaker = std::function<Tensor<float>(Index example, std::uint64_t epoch)>;
+
 struct Dataset {
   std::vector<Example> examples;
-  Index skipped = 0;  // bad lines, with skip_bad
+  Index skipped = 0;          // bad lines, with skip_bad
+  PictureMaker picture = {};  // set: sources are pictures
+  std::string origin = {};    // how they come about; one that differs is other data
 };
 
 // A bad line (no tab or two, an empty side, invalid UTF-8, a symbol spelled like
@@ -46,6 +55,7 @@ struct Question {
   std::string text;
   std::vector<std::string> source;
   std::vector<std::vector<std::string>> references;
+  Tensor<float> patches = {};  // of a picture, which has no symbols
 };
 
 // In order of first appearance.
@@ -53,13 +63,15 @@ std::vector<Question> group_references(const Dataset& data);
 
 // A padded batch of ids.
 struct Batch {
-  Tensor<std::int64_t> source;  // [batch, source length]
+  Tensor<std::int64_t> source;  // [batch, source length]; of pictures see SourceBatch
   Tensor<std::int64_t> input;   // [batch, target length + 1]: begin, then the target
   Tensor<std::int64_t> target;  // the target, then end
+  Tensor<float> patches = {};   // [batch, source length, patch size]; empty: symbols
 };
 
 struct Encoded {
   std::vector<std::int64_t> source, target;  // without begin and end
+  Tensor<float> patches = {};                // [patches, patch size] in the place of source ids
 };
 
 Encoded encode(const Example& example, const Vocabulary& source, const Vocabulary& target);
@@ -67,6 +79,13 @@ Encoded encode(const Example& example, const Vocabulary& source, const Vocabular
 // Pads with Vocabulary::pad on the right.
 Batch make_batch(const std::vector<const Encoded*>& examples);
 Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& rows);
+
+// Patches of several pictures, [patches, patch size] each, as SourceBatch takes them.
+struct PaddedPatches {
+  Tensor<std::int64_t> present;  // [batch, most patches]
+  Tensor<float> patches;         // [batch, most patches, patch size], 0 behind a picture's last
+};
+PaddedPatches padded_patches(const std::vector<const Tensor<float>*>& pictures);
 
 // Cuts a data set into batches of about equal lengths: shuffled by (seed,
 // epoch), sorted by length, cut, and the batches shuffled. Returns indices;

@@ -27,6 +27,9 @@ struct DecodingOptions {
 // the batch. Throws Error when the model's logits are not finite.
 std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vector<std::int64_t>>& sources,
                                const DecodingOptions& options = {});
+// The same for pictures, [patches, patch size] each.
+std::vector<Hypothesis> decode_pictures(Seq2Seq<float>& model, const std::vector<const Tensor<float>*>& pictures,
+                                        const DecodingOptions& options = {});
 
 // Levenshtein distance: insertions, deletions and substitutions cost 1.
 Index edit_distance(const std::vector<std::string>& a, const std::vector<std::string>& b);

@@ -2,6 +2,7 @@
 // into it; views draw from it; neither knows the other.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,16 @@ struct AttentionMap {
   std::vector<HeadPattern> patterns = {};  // one a head, where they were named while the model ran
 };
 
+// The picture that source tokens are patches of: column of patches after column,
+// each from top to bottom; the last column may reach beyond the picture.
+struct PatchedPicture {
+  Tensor<float> pixels = {};  // [height, width], 0 (black) to 1 (white)
+  Index patch_height = 0, patch_width = 0;
+
+  Index rows() const { return pixels.size(0) / patch_height; }  // of patches
+  Index columns() const { return (pixels.size(1) + patch_width - 1) / patch_width; }
+};
+
 struct Trace {
   std::string model;                // name for captions
   std::vector<std::string> source;  // token labels of the encoder's side
@@ -54,6 +65,7 @@ struct Trace {
   std::vector<std::string> produced;
   std::vector<AttentionMap> maps;
   MapQuantity quantity = MapQuantity::weights;
+  std::optional<PatchedPicture> picture = {};  // where the source was one
 
   // Labels of a map's axes: queries down, keys across.
   const std::vector<std::string>& query_labels(AttentionKind kind) const;

@@ -1,4 +1,4 @@
-// Training a sequence-to-sequence model: batches by length, AdamW, checkpoints
+// Training a model of text or of pictures: batches by length, AdamW, checkpoints
 // after every epoch, exact continuation.
 #pragma once
 
@@ -54,8 +54,10 @@ struct TrainingObserver {
 // that leaves the one before. The folder is held against other runs.
 class Trainer {
  public:
-  // A fresh run. Vocabularies come from `train`. Throws FileError when another
-  // run holds the folder.
+  // A fresh run. Vocabularies come from `train`. Pictures (sizes.patches and
+  // Dataset::picture, both or neither) are made for every batch of training anew,
+  // those of `dev` once. Throws FileError when another run holds the folder,
+  // ArgumentError for examples the model can't take.
   Trainer(LockedFolder folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
           const Dataset& dev, bool words, std::string name);
   // Goes on where the run in `folder` stopped. Throws FileError when there is
@@ -67,6 +69,8 @@ class Trainer {
 
   // How the data of the run in `folder` must be read before resume.
   static TsvOptions data_options(const std::string& folder);
+  // Of the pictures that the run reads; height 0: it reads text.
+  static PatchSizes picture_sizes(const std::string& folder);
 
   // Trains up to the end of the plan, or `stop_after` epochs of this call (0:
   // all). A run in pieces ends with the same bytes as one in a single piece, at
@@ -81,6 +85,7 @@ class Trainer {
 
  private:
   Trainer(LockedFolder folder, const TrainingConfig& config, Model model, const Dataset& train, const Dataset& dev);
+  Batch training_batch(const std::vector<Index>& indices) const;
   double train_batch(const std::vector<Index>& indices, std::uint64_t step);
   bool train_epoch(const TrainingObserver& observer);
   EpochReport evaluate();
@@ -96,6 +101,7 @@ class Trainer {
   TrainingConfig config_;
   Model model_;
   std::vector<Encoded> train_, dev_;
+  PictureMaker pictures_;  // of train_, by epoch
   std::vector<Question> questions_;
   AdamW<float> optimizer_;
   std::string data_digest_;

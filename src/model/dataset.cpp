@@ -24,11 +24,11 @@ Example parse_line(const std::string& line, const TsvOptions& options) {
   if (tab == std::string::npos) throw ArgumentError("no tab between source and target");
   if (line.find('\t', tab + 1) != std::string::npos) throw ArgumentError("more than one tab");
   Example example{line.substr(0, tab), {}, {}};
-  example.source = source_symbols(example.text, options.words);
+  if (!options.pictures) example.source = source_symbols(example.text, options.words);
   const std::string target = line.substr(tab + 1);
   characters(target);  // refuses invalid UTF-8
   example.target = split_spaces(target);
-  if (example.source.empty()) throw ArgumentError("the source is empty");
+  if (example.text.empty() || (example.source.empty() && !options.pictures)) throw ArgumentError("the source is empty");
   if (example.target.empty()) throw ArgumentError("the target is empty");
   refuse_specials(example.source);
   refuse_specials(example.target);
@@ -100,16 +100,39 @@ Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& ro
   return ids;
 }
 
+PaddedPatches padded_patches(const std::vector<const Tensor<float>*>& pictures) {
+  Index most = 0, size = 0;
+  for (const auto* picture : pictures) {
+    most = std::max(most, picture->size(0));
+    size = picture->size(1);
+  }
+  const auto batch = static_cast<Index>(pictures.size());
+  PaddedPatches padded{Tensor<std::int64_t>({batch, most}, Vocabulary::pad), Tensor<float>({batch, most, size})};
+  for (Index i = 0; i < batch; ++i) {
+    const Tensor<float>& picture = *pictures[static_cast<std::size_t>(i)];
+    std::fill_n(padded.present.data() + i * most, picture.size(0), Vocabulary::begin);
+    std::copy_n(picture.data(), picture.count(), padded.patches.data() + i * most * size);
+  }
+  return padded;
+}
+
 Batch make_batch(const std::vector<const Encoded*>& examples) {
   std::vector<std::vector<std::int64_t>> source, input, target;
+  std::vector<const Tensor<float>*> pictures;
   for (const Encoded* example : examples) {
     source.push_back(example->source);
+    if (!example->patches.empty()) pictures.push_back(&example->patches);
     input.push_back(example->target);
     input.back().insert(input.back().begin(), Vocabulary::begin);
     target.push_back(example->target);
     target.back().push_back(Vocabulary::end);
   }
-  return {padded_ids(source), padded_ids(input), padded_ids(target)};
+  Batch batch{padded_ids(source), padded_ids(input), padded_ids(target)};
+  if (pictures.empty()) return batch;
+  PaddedPatches padded = padded_patches(pictures);
+  batch.source = std::move(padded.present);
+  batch.patches = std::move(padded.patches);
+  return batch;
 }
 
 std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, Index batch, std::uint64_t seed,
@@ -121,7 +144,9 @@ std::vector<std::vector<Index>> plan_batches(const std::vector<Encoded>& data, I
   shuffle(order, random);
   const auto length = [&](Index i) {
     const Encoded& example = data[static_cast<std::size_t>(i)];
-    return std::pair(example.source.size(), example.target.size());
+    return std::pair(
+        example.patches.empty() ? example.source.size() : static_cast<std::size_t>(example.patches.size(0)),
+        example.target.size());
   };
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return length(a) < length(b); });
   std::vector<std::vector<Index>> batches;

@@ -114,18 +114,19 @@ Index symbol_limit(const Seq2Seq<float>& model, std::size_t source_length, const
   return std::min(wanted, model.config().max_length - 1);
 }
 
-}  // namespace
-
-std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vector<std::int64_t>>& sources,
-                               const DecodingOptions& options) {
+// One search a source, in its length.
+std::vector<Search> searches_of(const Seq2Seq<float>& model, const std::vector<std::size_t>& lengths,
+                                const DecodingOptions& options) {
   if (options.beam < 1) throw ArgumentError("decode: beam must be at least 1, got " + std::to_string(options.beam));
   std::vector<Search> searches;
-  for (const auto& source : sources) {
-    if (source.empty()) throw ArgumentError("decode: a source is empty");
-    searches.emplace_back(options.beam, options.length_penalty, symbol_limit(model, source.size(), options));
+  for (const std::size_t length : lengths) {
+    if (length == 0) throw ArgumentError("decode: a source is empty");
+    searches.emplace_back(options.beam, options.length_penalty, symbol_limit(model, length, options));
   }
-  if (sources.empty()) return {};
-  auto state = model.start(padded_ids(sources));
+  return searches;
+}
+
+std::vector<Hypothesis> answers_of(Seq2Seq<float>& model, Seq2Seq<float>::State state, std::vector<Search> searches) {
   for (;;) {
     std::vector<std::int64_t> tokens;
     for (const Search& search : searches)
@@ -151,6 +152,28 @@ std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vec
   answers.reserve(searches.size());
   for (const Search& search : searches) answers.push_back(search.best());
   return answers;
+}
+
+}  // namespace
+
+std::vector<Hypothesis> decode(Seq2Seq<float>& model, const std::vector<std::vector<std::int64_t>>& sources,
+                               const DecodingOptions& options) {
+  std::vector<std::size_t> lengths;
+  for (const auto& source : sources) lengths.push_back(source.size());
+  auto searches = searches_of(model, lengths, options);
+  if (sources.empty()) return {};
+  return answers_of(model, model.start(padded_ids(sources)), std::move(searches));
+}
+
+std::vector<Hypothesis> decode_pictures(Seq2Seq<float>& model, const std::vector<const Tensor<float>*>& pictures,
+                                        const DecodingOptions& options) {
+  std::vector<std::size_t> lengths;
+  for (const auto* picture : pictures)
+    lengths.push_back(picture->empty() ? 0 : static_cast<std::size_t>(picture->size(0)));
+  auto searches = searches_of(model, lengths, options);
+  if (pictures.empty()) return {};
+  PaddedPatches padded = padded_patches(pictures);
+  return answers_of(model, model.start({std::move(padded.present), std::move(padded.patches)}), std::move(searches));
 }
 
 Index edit_distance(const std::vector<std::string>& a, const std::vector<std::string>& b) {

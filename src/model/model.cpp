@@ -5,10 +5,8 @@
 #include <numeric>
 
 #include "model/model_json.h"
-#include "regard/contributions.h"
 #include "regard/error.h"
 #include "regard/file.h"
-#include "regard/rollout.h"
 #include "regard/safetensors.h"
 
 namespace regard {
@@ -40,6 +38,24 @@ Index positive(const nlohmann::json& json, const char* key) {
   return value;
 }
 
+constexpr const char* text_format = "regard sequence-to-sequence 1";
+constexpr const char* picture_format = "regard picture-to-text 1";
+
+// The kind that the format names; older descriptions without one are of text.
+bool format_reads_pictures(const nlohmann::json& json) {
+  const auto format = json.value("format", std::string(text_format));
+  if (format != text_format && format != picture_format)
+    throw ArgumentError("format is '" + format + "', this program reads '" + text_format + "' and '" + picture_format +
+                        "'");
+  return format == picture_format;
+}
+
+PatchSizes patches_from(const nlohmann::json& json) {
+  const PatchSizes sizes{positive(json, "height"), positive(json, "patch_height"), positive(json, "patch_width")};
+  check_patches(sizes);
+  return sizes;
+}
+
 Seq2SeqConfig config_from(const nlohmann::json& json) {
   Seq2SeqConfig config;
   config.layer.model_dim = positive(json, "model_dim");
@@ -63,24 +79,29 @@ Seq2SeqConfig config_from(const nlohmann::json& json) {
 
 nlohmann::json model_json(const Model& model) {
   const Seq2SeqConfig& config = model.config;
-  return {{"format", "regard sequence-to-sequence 1"},
-          {"name", model.name},
-          {"words", model.words},
-          {"source_symbols", model.source.own_symbols()},
-          {"target_symbols", model.target.own_symbols()},
-          {"config",
-           {{"model_dim", config.layer.model_dim},
-            {"heads", config.layer.heads},
-            {"hidden", config.layer.hidden},
-            {"norm", name_of(config.layer.norm)},
-            {"activation", name_of(config.layer.activation)},
-            {"dropout", config.layer.dropout},
-            {"attention_dropout", config.layer.attention_dropout},
-            {"encoder_layers", config.encoder_layers},
-            {"decoder_layers", config.decoder_layers},
-            {"positions", name_of(config.positions)},
-            {"max_length", config.max_length},
-            {"shared_vocabulary", config.shared_vocabulary}}}};
+  nlohmann::json json = {{"format", config.reads_pictures() ? picture_format : text_format},
+                         {"name", model.name},
+                         {"words", model.words},
+                         {"source_symbols", model.source.own_symbols()},
+                         {"target_symbols", model.target.own_symbols()},
+                         {"config",
+                          {{"model_dim", config.layer.model_dim},
+                           {"heads", config.layer.heads},
+                           {"hidden", config.layer.hidden},
+                           {"norm", name_of(config.layer.norm)},
+                           {"activation", name_of(config.layer.activation)},
+                           {"dropout", config.layer.dropout},
+                           {"attention_dropout", config.layer.attention_dropout},
+                           {"encoder_layers", config.encoder_layers},
+                           {"decoder_layers", config.decoder_layers},
+                           {"positions", name_of(config.positions)},
+                           {"max_length", config.max_length},
+                           {"shared_vocabulary", config.shared_vocabulary}}}};
+  if (config.reads_pictures())
+    json["config"]["patches"] = {{"height", config.patches.height},
+                                 {"patch_height", config.patches.patch_height},
+                                 {"patch_width", config.patches.patch_width}};
+  return json;
 }
 
 Model model_from_json(const nlohmann::json& json, const std::string& path) {
@@ -91,6 +112,7 @@ Model model_from_json(const nlohmann::json& json, const std::string& path) {
     model.source = Vocabulary(json.at("source_symbols").get<std::vector<std::string>>());
     model.target = Vocabulary(json.at("target_symbols").get<std::vector<std::string>>());
     model.config = config_from(json.at("config"));
+    if (format_reads_pictures(json)) model.config.patches = patches_from(json.at("config").at("patches"));
     if (model.config.shared_vocabulary && model.source.own_symbols() != model.target.own_symbols())
       throw ArgumentError("shared_vocabulary, but the symbols of source and target differ");
     model.make_network(0);
@@ -149,7 +171,8 @@ void refuse_strangers(const TensorFile& file, const Parameters<float>& parameter
 }  // namespace detail
 
 void Model::make_network(std::uint64_t seed) {
-  network = std::make_unique<Seq2Seq<float>>(config, source.size(), target.size(), seed);
+  const Index source_size = reads_pictures() ? 0 : source.size();
+  network = std::make_unique<Seq2Seq<float>>(config, source_size, target.size(), seed);
 }
 
 std::vector<std::int64_t> Model::source_ids(const std::string& text, std::vector<std::string>* unknown) const {
@@ -168,6 +191,25 @@ std::vector<std::string> Model::target_symbols(const std::vector<std::int64_t>& 
   symbols.reserve(ids.size());
   for (std::int64_t id : ids) symbols.push_back(target.symbol(id));
   return symbols;
+}
+
+Index Model::widest_picture() const { return config.max_length / config.patches.rows() * config.patches.patch_width; }
+
+Tensor<float> Model::patches(const Tensor<float>& picture) const {
+  if (picture.rank() == 2 && picture.size(1) > widest_picture())
+    throw ArgumentError("the picture is " + std::to_string(picture.size(1)) + " pixels wide at the model's height of " +
+                        std::to_string(config.patches.height) + "; it reads up to " + std::to_string(widest_picture()));
+  return patches_of(picture, config.patches);
+}
+
+std::string Model::answer_text(const std::vector<std::string>& symbols) const {
+  const auto all = target.own_symbols();
+  const bool characters_only = reads_pictures() && std::all_of(all.begin(), all.end(), [](const std::string& symbol) {
+                                 return characters(symbol).size() == 1;
+                               });
+  std::string text;
+  for (const std::string& symbol : symbols) text += (text.empty() || characters_only ? "" : " ") + symbol;
+  return text;
 }
 
 void save_model(const Model& model, const std::string& folder, DType dtype) {
@@ -190,143 +232,83 @@ Model load_model(const std::string& folder) {
   return model;
 }
 
-std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
-                               const DecodingOptions& options, Index batch) {
+namespace {
+
+// Sources of about equal length are decoded together.
+template <class Source, class Length, class Decode>
+std::vector<Hypothesis> in_batches(const std::vector<Source>& sources, Index batch, Length length, Decode decode_part) {
   if (batch < 1) throw ArgumentError("answer: batch must be at least 1, got " + std::to_string(batch));
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+                   [&](std::size_t a, std::size_t b) { return length(sources[a]) < length(sources[b]); });
   std::vector<Hypothesis> answers(sources.size());
   for (std::size_t at = 0; at < order.size(); at += static_cast<std::size_t>(batch)) {
     const std::size_t stop = std::min(order.size(), at + static_cast<std::size_t>(batch));
-    std::vector<std::vector<std::int64_t>> part;
+    std::vector<Source> part;
     for (std::size_t i = at; i < stop; ++i) part.push_back(sources[order[i]]);
-    auto found = decode(*model.network, part, options);
+    auto found = decode_part(part);
     for (std::size_t i = at; i < stop; ++i) answers[order[i]] = std::move(found[i - at]);
   }
   return answers;
 }
 
-ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
-                             const DecodingOptions& options) {
-  std::vector<std::vector<std::int64_t>> sources;
-  for (const Question& question : questions) {
-    sources.emplace_back();
-    for (const std::string& symbol : question.source) sources.back().push_back(model.source.id(symbol));
+}  // namespace
+
+std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector<std::int64_t>>& sources,
+                               const DecodingOptions& options, Index batch) {
+  return in_batches(
+      sources, batch, [](const auto& ids) { return ids.size(); },
+      [&](const auto& part) { return decode(*model.network, part, options); });
+}
+
+std::vector<Hypothesis> answer_pictures(const Model& model, const std::vector<const Tensor<float>*>& pictures,
+                                        const DecodingOptions& options, Index batch) {
+  return in_batches(
+      pictures, batch, [](const Tensor<float>* patches) { return patches->size(0); },
+      [&](const auto& part) { return decode_pictures(*model.network, part, options); });
+}
+
+std::vector<Question> picture_questions(const Model& model, const Dataset& data) {
+  if (!data.picture) throw ArgumentError("picture_questions: the data has no pictures");
+  std::vector<Question> questions;
+  for (const Example& example : data.examples) {
+    try {
+      questions.push_back(
+          {example.text, {}, {example.target}, model.patches(data.picture(static_cast<Index>(questions.size()), 0))});
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(example.text + ": " + error.what());
+    }
   }
-  const auto answers = answer(model, sources, options);
-  ErrorCounts counts;
-  for (std::size_t i = 0; i < questions.size(); ++i)
-    count_errors(model.target_symbols(answers[i].symbols), questions[i].references, counts);
-  return counts;
+  return questions;
 }
 
 namespace {
 
-// [1, ...] without the batch axis.
-template <class T>
-Tensor<T> first_of_batch(Tensor<T>&& x) {
-  if (x.rank() > 1) x.reshape(Shape(x.shape().begin() + 1, x.shape().end()));
-  return std::move(x);
-}
-
-// What patterns are named from, and the weights if wanted.
-Observe asked_of(const PatternSetting& setting, bool weights) {
-  constexpr Index window = PatternOptions{}.window;
-  return {.entropy = true,
-          .distance = true,
-          .top_k = 1,
-          .key_mass = QueryRange{},
-          .segment_sum = SegmentBounds{setting.q_bounds, setting.kv_bounds},
-          .diagonals = OffsetRange{-window, window},
-          .weights = weights};
-}
-
-// Rows of `keys` as shares of their sum and what else takes part.
-void share_rows(Tensor<float>& rows, Index keys, const Tensor<float>* others = nullptr) {
-  for (Index row = 0; row < rows.count() / std::max<Index>(1, keys); ++row) {
-    float* values = rows.data() + row * keys;
-    const double sum = std::accumulate(values, values + keys, others ? static_cast<double>((*others)[row]) : 0.0);
-    for (Index key = 0; key < keys && sum > 0; ++key) values[key] = static_cast<float>(values[key] / sum);
+std::vector<Hypothesis> answers_to(const Model& model, const std::vector<Question>& questions,
+                                   const DecodingOptions& options) {
+  std::vector<std::vector<std::int64_t>> sources;
+  std::vector<const Tensor<float>*> pictures;
+  for (const Question& question : questions) {
+    if (model.reads_pictures()) {
+      pictures.push_back(&question.patches);
+      continue;
+    }
+    sources.emplace_back();
+    for (const std::string& symbol : question.source) sources.back().push_back(model.source.id(symbol));
   }
-}
-
-// A layer's contribution norms in the place of its weights.
-AttentionMap norm_map(const AttentionPlace& place, const HeadWeights<float>& seen) {
-  const bool self = place.kind != AttentionKind::cross;
-  Contributions<float> norms = contribution_norms(seen, self);
-  const Index keys = norms.joint.size(2);
-  share_rows(norms.heads, keys);
-  share_rows(norms.joint, keys, self ? nullptr : &norms.residual);
-  AttentionMap map{.kind = place.kind, .layer = place.layer};
-  map.weights = first_of_batch(std::move(norms.heads));
-  map.joint = first_of_batch(std::move(norms.joint));
-  return map;
-}
-
-AttentionMap map_of(const AttentionPlace& place, HeadWeights<float>&& seen, const PatternSetting& setting) {
-  AttentionMap map{.kind = place.kind, .layer = place.layer};
-  seen.top_weights.reshape(seen.entropy.shape());
-  const HeadObservations observed{
-      first_of_batch(std::move(seen.diagonal_mass)), first_of_batch(std::move(seen.key_mass)),
-      first_of_batch(std::move(seen.distance)),      first_of_batch(Tensor<float>(seen.entropy)),
-      first_of_batch(std::move(seen.top_weights)),   first_of_batch(std::move(seen.segment_sum))};
-  map.patterns = name_patterns(observed, setting);
-  map.entropy = first_of_batch(std::move(seen.entropy));
-  map.weights = first_of_batch(std::move(seen.weights));
-  return map;
-}
-
-void add_maps(Trace& trace, AttentionKind kind, std::vector<HeadWeights<float>>& seen, const PatternSetting& setting) {
-  for (std::size_t layer = 0; layer < seen.size(); ++layer)
-    trace.maps.push_back(trace.quantity == MapQuantity::norms
-                             ? norm_map({kind, static_cast<Index>(layer)}, seen[layer])
-                             : map_of({kind, static_cast<Index>(layer)}, std::move(seen[layer]), setting));
-}
-
-Tensor<std::uint8_t> lower_triangle(Index length) {
-  Tensor<std::uint8_t> visible({length, length});
-  causal().fill({0, 0, 0, length, 0, length, 0}, visible.data(), length);
-  return visible;
+  return model.reads_pictures() ? answer_pictures(model, pictures, options) : answer(model, sources, options);
 }
 
 }  // namespace
 
-Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output,
-                   const TraceOptions& options) {
-  if (options.quantity != MapQuantity::weights && !options.weights)
-    throw ArgumentError(std::string("record_trace: ") + quantity_title(options.quantity) + " need the weights");
-  if (options.quantity == MapQuantity::rollout) return rollout_trace(record_trace(model, text, output));
-  Trace trace;
-  trace.model = model.name;
-  trace.quantity = options.quantity;
-  trace.source = source_symbols(text, model.words);
-  if (trace.source.empty()) throw ArgumentError("record_trace: the text is empty");
-  std::vector<std::int64_t> input{Vocabulary::begin}, produced = output;
-  input.insert(input.end(), output.begin(), output.end());
-  produced.push_back(Vocabulary::end);
-  trace.target = model.target_symbols(input);
-  trace.produced = model.target_symbols(produced);
-
-  const PatternSetting encoder = pattern_setting(trace, AttentionKind::encoder),
-                       cross = pattern_setting(trace, AttentionKind::cross);
-  PatternSetting decoder = pattern_setting(trace, AttentionKind::decoder);
-  decoder.visible = [&decoder](Index query, std::uint8_t* visible) {
-    for (Index key = 0; key < decoder.kv_len; ++key) visible[key] = key <= query;
-  };
-  SeenAttention<float> seen{.asked = {asked_of(encoder, options.weights), asked_of(decoder, options.weights),
-                                      asked_of(cross, options.weights)}};
-  Tape<float> tape;
-  const auto source = padded_ids({model.source_ids(text)});
-  const auto memory = model.network->encode(tape, source, {&seen});
-  model.network->decode(tape, memory, source, padded_ids({input}), {&seen});
-  add_maps(trace, AttentionKind::encoder, seen.encoder, encoder);
-  add_maps(trace, AttentionKind::decoder, seen.decoder, decoder);
-  for (AttentionMap& map : trace.maps)
-    if (map.kind == AttentionKind::decoder && options.weights) map.visible = lower_triangle(decoder.q_len);
-  add_maps(trace, AttentionKind::cross, seen.cross, cross);
-  return trace;
+ErrorCounts evaluate_answers(const Model& model, const std::vector<Question>& questions,
+                             const DecodingOptions& options) {
+  const auto answers = answers_to(model, questions, options);
+  ErrorCounts counts;
+  for (std::size_t i = 0; i < questions.size(); ++i)
+    count_errors(model.target_symbols(answers[i].symbols), questions[i].references, counts);
+  return counts;
 }
 
 }  // namespace regard

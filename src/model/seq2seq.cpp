@@ -39,6 +39,10 @@ void check_vocabularies(const Seq2SeqConfig& config, Index source, Index target)
   if (config.shared_vocabulary && source != target)
     throw ArgumentError("a shared vocabulary has one size, not " + std::to_string(source) + " of the source and " +
                         std::to_string(target) + " of the target");
+  if (config.reads_pictures() && config.shared_vocabulary)
+    throw ArgumentError("pictures share no vocabulary with the target: shared_vocabulary must be false");
+  if (config.reads_pictures() && source != 0)
+    throw ArgumentError("a model of pictures has no source vocabulary, not one of " + std::to_string(source));
 }
 
 Seq2SeqConfig published(const LayerConfig& layer) {
@@ -59,11 +63,12 @@ Index weight_count(const Seq2SeqConfig& config, Index source_vocabulary, Index t
   check_vocabularies(config, source_vocabulary, target_vocabulary);
   const Index width = config.layer.model_dim, hidden = config.layer.hidden;
   const Index tokens = config.shared_vocabulary ? target_vocabulary : source_vocabulary + target_vocabulary;
+  const Index patches = config.reads_pictures() ? config.patches.size() + 1 : 0;
   const Index positions = config.positions == PositionKind::learned ? 2 * config.max_length : 0;
   const Index attention = 4 * (width * width + width), norm = 2 * width;
   const Index feed_forward = 2 * width * hidden + hidden + width;
   const Index last_norms = config.layer.norm == NormPlace::pre ? 2 * norm : 0;
-  return (tokens + positions) * width + config.encoder_layers * (attention + feed_forward + 2 * norm) +
+  return (tokens + patches + positions) * width + config.encoder_layers * (attention + feed_forward + 2 * norm) +
          config.decoder_layers * (2 * attention + feed_forward + 3 * norm) + last_norms;
 }
 
@@ -71,8 +76,11 @@ template <class T>
 Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index target_vocabulary, std::uint64_t seed)
     : config_(config), random_(seed) {
   check_vocabularies(config, source_vocabulary, target_vocabulary);
+  check_patches(config.patches);
   const Index width = config.layer.model_dim;
-  if (!config.shared_vocabulary)
+  if (config.reads_pictures())
+    patch_embedding_ = Linear<T>("encoder.patches", config.patches.size(), width, random_);
+  else if (!config.shared_vocabulary)
     source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
   target_embedding_ =
       Embedding<T>(config.shared_vocabulary ? "embedding" : "decoder.embedding", target_vocabulary, width, random_);
@@ -92,13 +100,16 @@ Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index 
 }
 
 template <class T>
-Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learned, const Tensor<std::int64_t>& ids,
-                         Index first) {
-  const Index length = ids.size(1), width = config_.layer.model_dim;
-  if (first + length > config_.max_length)
-    throw ArgumentError("sequence of " + std::to_string(first + length) + " symbols is longer than the model's " +
+void Seq2Seq<T>::check_length(Index length, const char* what) const {
+  if (length > config_.max_length)
+    throw ArgumentError("sequence of " + std::to_string(length) + " " + what + " is longer than the model's " +
                         std::to_string(config_.max_length));
-  const auto x = table.forward(tape, ids, std::sqrt(static_cast<double>(width)));
+}
+
+// x [batch, seq, model_dim] at positions from `first` on.
+template <class T>
+Var<T> Seq2Seq<T>::place(Tape<T>& tape, const Var<T>& x, Parameter<T>& learned, Index first) {
+  const Index length = x->value.size(1), width = config_.layer.model_dim;
   const auto placed = config_.positions == PositionKind::learned
                           ? add_learned_positions(tape, x, learned, first)
                           : add_positions(tape, x, sinusoidal_positions<T>(length, width, first));
@@ -106,10 +117,31 @@ Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learn
 }
 
 template <class T>
-Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const Tensor<std::int64_t>& source, const Inspection<T>& inspection) {
-  auto& table = config_.shared_vocabulary ? target_embedding_ : source_embedding_;
-  auto x = embed(tape, table, source_positions_, source, 0);
-  AttentionCall<T> call{.mask = source_mask(source)};
+Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learned, const Tensor<std::int64_t>& ids,
+                         Index first) {
+  check_length(first + ids.size(1), "symbols");
+  const auto scale = std::sqrt(static_cast<double>(config_.layer.model_dim));
+  return place(tape, table.forward(tape, ids, scale), learned, first);
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::embed_source(Tape<T>& tape, const SourceBatch<T>& source) {
+  if (source.patches.empty() == config_.reads_pictures())
+    throw ArgumentError(config_.reads_pictures() ? "the model reads pictures, but its source are symbols"
+                                                 : "the model reads symbols, but its source are patches of pictures");
+  if (!config_.reads_pictures())
+    return embed(tape, config_.shared_vocabulary ? target_embedding_ : source_embedding_, source_positions_, source.ids,
+                 0);
+  check_length(source.ids.size(1), "patches");
+  const auto pixels = tape.node(source.patches);
+  pixels->wants_gradient = false;
+  return place(tape, patch_embedding_.forward(tape, pixels), source_positions_, 0);
+}
+
+template <class T>
+Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const SourceBatch<T>& source, const Inspection<T>& inspection) {
+  auto x = embed_source(tape, source);
+  AttentionCall<T> call{.mask = source_mask(source.ids)};
   for (std::size_t i = 0; i < encoder_.size(); ++i) {
     inspect(call, {AttentionKind::encoder, static_cast<Index>(i)}, inspection);
     x = encoder_[i]->forward(tape, x, call);
@@ -151,11 +183,11 @@ void Seq2Seq<T>::State::select(const std::vector<Index>& rows) {
 }
 
 template <class T>
-typename Seq2Seq<T>::State Seq2Seq<T>::start(const Tensor<std::int64_t>& source) {
+typename Seq2Seq<T>::State Seq2Seq<T>::start(const SourceBatch<T>& source) {
   Tape<T> tape;
   const auto memory = encode(tape, source);
   State state;
-  state.source = source;
+  state.source = source.ids;
   for (auto& layer : decoder_) state.layers.push_back({{}, layer->cross_attention.remember(tape, memory)});
   return state;
 }
@@ -173,7 +205,10 @@ Tensor<T> Seq2Seq<T>::step(State& state, const std::vector<std::int64_t>& tokens
 template <class T>
 Parameters<T> Seq2Seq<T>::parameters() {
   Parameters<T> list;
-  if (!config_.shared_vocabulary) source_embedding_.collect(list);
+  if (config_.reads_pictures())
+    patch_embedding_.collect(list);
+  else if (!config_.shared_vocabulary)
+    source_embedding_.collect(list);
   target_embedding_.collect(list);
   if (config_.positions == PositionKind::learned) list.insert(list.end(), {&source_positions_, &target_positions_});
   for (auto& layer : encoder_) layer->collect(list);

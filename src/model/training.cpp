@@ -32,6 +32,7 @@ std::string digest(const Dataset& data, int version) {
   const auto feed_string = [&](const std::string& text) {
     feed(version == 1 ? text + '\n' : std::to_string(text.size()) + ':' + text);
   };
+  feed(data.origin);
   for (const Example& example : data.examples) {
     if (version > 1) feed(std::to_string(example.target.size()) + ':');
     feed_string(example.text);
@@ -110,6 +111,18 @@ std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   return all;
 }
 
+// Each question's patches go to the example it was made from.
+void take_patches(std::vector<Encoded>& data, const std::vector<Question>& questions) {
+  for (std::size_t i = 0; i < data.size(); ++i) data[i].patches = questions[i].patches;
+}
+
+void check_kind(const Model& model, const Dataset& train, const Dataset& dev) {
+  for (const Dataset* data : {&train, &dev})
+    if (model.reads_pictures() != static_cast<bool>(data->picture))
+      throw ArgumentError(model.reads_pictures() ? "training: the model reads pictures, the data has none"
+                                                 : "training: the data are pictures, the model reads text");
+}
+
 Batch batch_of(const std::vector<Encoded>& data, const std::vector<Index>& indices) {
   std::vector<const Encoded*> examples;
   examples.reserve(indices.size());
@@ -180,12 +193,15 @@ Trainer::Trainer(LockedFolder folder, const TrainingConfig& config, Model model,
       model_(std::move(model)),
       train_(encode_all(train, model_)),
       dev_(encode_all(dev, model_)),
-      questions_(group_references(dev)),
+      pictures_(train.picture),
       optimizer_(model_.network->parameters(), config.adamw),
       data_digest_(digest_of_both(train, dev, digest_version)) {
   if (config.batch < 1 || config.epochs < 1)
     throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
                         " and " + std::to_string(config.batch));
+  check_kind(model_, train, dev);
+  questions_ = model_.reads_pictures() ? picture_questions(model_, dev) : group_references(dev);
+  if (model_.reads_pictures()) take_patches(dev_, questions_);
   const Index batches = (static_cast<Index>(train_.size()) + config.batch - 1) / config.batch;
   config_.schedule.total = batches * config.epochs;
 }
@@ -225,7 +241,18 @@ TsvOptions Trainer::data_options(const std::string& folder) {
   try {
     const auto& model = json.at("model");
     const auto longest = model.at("config").at("max_length").get<Index>();
-    return {.words = model.at("words").get<bool>(), .longest = {longest, longest}};
+    const bool pictures = model.at("config").contains("patches");
+    return {.words = model.at("words").get<bool>(), .pictures = pictures, .longest = {longest, longest}};
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
+  }
+}
+
+PatchSizes Trainer::picture_sizes(const std::string& folder) {
+  const std::string path = folder + "/training.json";
+  const auto json = detail::read_json(path);
+  try {
+    return detail::model_from_json(json.at("model"), path).config.patches;
   } catch (const nlohmann::json::exception& error) {
     throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
   }
@@ -250,10 +277,22 @@ void Trainer::refuse_divergence() const {
                      : "nothing was saved yet, try a smaller learning rate"));
 }
 
+Batch Trainer::training_batch(const std::vector<Index>& indices) const {
+  if (!pictures_) return batch_of(train_, indices);
+  std::vector<Encoded> drawn;
+  for (Index i : indices) {
+    drawn.push_back(train_[static_cast<std::size_t>(i)]);
+    drawn.back().patches = model_.patches(pictures_(i, static_cast<std::uint64_t>(epoch_)));
+  }
+  std::vector<const Encoded*> examples;
+  for (const Encoded& one : drawn) examples.push_back(&one);
+  return make_batch(examples);
+}
+
 double Trainer::train_batch(const std::vector<Index>& indices, std::uint64_t step) {
-  const Batch batch = batch_of(train_, indices);
+  const Batch batch = training_batch(indices);
   Tape<float> tape(true, config_.seed * 0x2545F4914F6CDD1Du + step);
-  const auto memory = model_.network->encode(tape, batch.source);
+  const auto memory = model_.network->encode(tape, {batch.source, batch.patches});
   const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);
   Tensor<float> gradient;
   const Loss loss = cross_entropy(logits->value, batch.target, Vocabulary::pad, config_.smoothing, &gradient);
@@ -294,7 +333,7 @@ EpochReport Trainer::evaluate() {
   for (const auto& indices : plan_batches(dev_, config_.batch, 0, 0)) {
     const Batch batch = batch_of(dev_, indices);
     Tape<float> tape;
-    const auto memory = model_.network->encode(tape, batch.source);
+    const auto memory = model_.network->encode(tape, {batch.source, batch.patches});
     const auto logits = model_.network->decode(tape, memory, batch.source, batch.input);
     const Loss loss = cross_entropy<float>(logits->value, batch.target, Vocabulary::pad, 0.0, nullptr);
     total.sum += loss.sum;

@@ -101,7 +101,8 @@ Trace rollout_trace(const Trace& trace) {
                .target = trace.target,
                .produced = trace.produced,
                .maps = {},
-               .quantity = MapQuantity::rollout};
+               .quantity = MapQuantity::rollout,
+               .picture = trace.picture};
   for (const AttentionMap& map : trace.maps) {
     weights_of(trace, map.kind, map.layer);
     std::vector<std::vector<double>> rows;

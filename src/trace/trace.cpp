@@ -73,6 +73,20 @@ void check_map(const Trace& trace, const AttentionMap& map, const std::string& p
     throw FileError(where + ": visible is " + map.visible.text() + ", weights are " + map.weights.text());
 }
 
+void check_picture(const Trace& trace, const std::string& path) {
+  if (!trace.picture) return;
+  const PatchedPicture& picture = *trace.picture;
+  const bool whole = picture.pixels.rank() == 2 && picture.patch_height > 0 && picture.patch_width > 0 &&
+                     picture.pixels.size(0) % picture.patch_height == 0;
+  if (!whole)
+    throw FileError(path + ": its picture " + picture.pixels.text() + " does not come in patches of " +
+                    std::to_string(picture.patch_height) + " x " + std::to_string(picture.patch_width));
+  const Index patches = picture.rows() * picture.columns();
+  if (patches != static_cast<Index>(trace.source.size()))
+    throw FileError(path + ": its picture has " + std::to_string(patches) + " patches for " +
+                    std::to_string(trace.source.size()) + " source labels");
+}
+
 void check_trace(const Trace& trace, const std::string& path) {
   if (trace.quantity != MapQuantity::weights)
     throw FileError(path + ": only traces of attention weights are saved, this one holds " +
@@ -80,6 +94,7 @@ void check_trace(const Trace& trace, const std::string& path) {
   if (!trace.produced.empty() && trace.produced.size() != trace.target.size())
     throw FileError(path + ": " + std::to_string(trace.produced.size()) + " produced symbols for " +
                     std::to_string(trace.target.size()) + " target symbols");
+  check_picture(trace, path);
   std::set<std::string> seen;
   for (const AttentionMap& map : trace.maps) {
     check_map(trace, map, path);
@@ -103,14 +118,22 @@ Trace trace_from_json(const Json& json, const std::string& path) {
     map.layer = entry.at("layer").get<Index>();
     trace.maps.push_back(std::move(map));
   }
+  if (json.contains("picture")) {
+    const Json& patch = json.at("picture");
+    trace.picture = PatchedPicture{{}, patch.at("patch_height").get<Index>(), patch.at("patch_width").get<Index>()};
+  }
   return trace;
 }
 
 Json json_of(const Trace& trace) {
   Json maps = Json::array();
   for (const AttentionMap& map : trace.maps) maps.push_back({{"kind", kind_name(map.kind)}, {"layer", map.layer}});
-  return {{"format", "regard-trace"}, {"version", format_version},  {"model", trace.model},   {"source", trace.source},
-          {"target", trace.target},   {"produced", trace.produced}, {"maps", std::move(maps)}};
+  Json json = {{"format", "regard-trace"}, {"version", format_version}, {"model", trace.model},
+               {"source", trace.source},   {"target", trace.target},    {"produced", trace.produced},
+               {"maps", std::move(maps)}};
+  if (trace.picture)
+    json["picture"] = {{"patch_height", trace.picture->patch_height}, {"patch_width", trace.picture->patch_width}};
+  return json;
 }
 
 }  // namespace
@@ -214,6 +237,7 @@ void save_trace(const Trace& trace, const std::string& path) {
     if (!map.entropy.empty()) file.tensors[name + ".entropy"] = any_tensor(map.entropy);
     if (!map.visible.empty()) file.tensors[name + ".visible"] = any_boolean(map.visible);
   }
+  if (trace.picture) file.tensors["picture"] = any_tensor(trace.picture->pixels);
   write_safetensors(path + ".safetensors", file);
   // Labels are for people: half a character becomes U+FFFD instead of an error.
   write_file(path + ".json", json_of(trace).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -239,6 +263,7 @@ Trace load_trace(const std::string& path) {
       if (file.has(name + ".entropy")) map.entropy = to_float(file.at(name + ".entropy"), name + ".entropy");
       if (file.has(name + ".visible")) map.visible = to_boolean(file.at(name + ".visible"), name + ".visible");
     }
+    if (trace.picture) trace.picture->pixels = to_float(file.at("picture"), "picture");
   } catch (const ArgumentError& error) {
     throw FileError(error.what());
   }

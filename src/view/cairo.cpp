@@ -7,32 +7,20 @@
 #include <cstdint>
 #include <numbers>
 
+#include "picture/surface.h"
 #include "regard/error.h"
 #include "view/scene.h"
 
 namespace regard::figure {
 namespace {
 
-using Surface = std::unique_ptr<cairo_surface_t, decltype(&cairo_surface_destroy)>;
-using Context = std::unique_ptr<cairo_t, decltype(&cairo_destroy)>;
+using detail::append_bytes;
+using detail::check;
+using detail::owned;
+using detail::png_bytes;
+using detail::Surface;
 
-Surface owned(cairo_surface_t* surface) { return {surface, cairo_surface_destroy}; }
-
-cairo_status_t append_bytes(void* closure, const unsigned char* bytes, unsigned int count) {
-  static_cast<std::string*>(closure)->append(reinterpret_cast<const char*>(bytes), count);
-  return CAIRO_STATUS_SUCCESS;
-}
-
-void check(cairo_status_t status) {
-  if (status != CAIRO_STATUS_SUCCESS)
-    throw ArgumentError(fmt::format("figure: can't be drawn: {}", cairo_status_to_string(status)));
-}
-
-Surface image_surface(int width, int height) {
-  Surface surface = owned(cairo_image_surface_create(CAIRO_FORMAT_ARGB32, width, height));
-  check(cairo_surface_status(surface.get()));
-  return surface;
-}
+Surface image_surface(int width, int height) { return detail::image_surface(CAIRO_FORMAT_ARGB32, width, height); }
 
 void set_colour(cairo_t* context, Colour colour) {
   cairo_set_source_rgb(context, colour.red / 255.0, colour.green / 255.0, colour.blue / 255.0);
@@ -53,12 +41,6 @@ Surface pixels_of(const Picture& picture) {
   }
   cairo_surface_mark_dirty(surface.get());
   return surface;
-}
-
-std::string png_bytes(cairo_surface_t* surface) {
-  std::string bytes;
-  check(cairo_surface_write_to_png_stream(surface, append_bytes, &bytes));
-  return bytes;
 }
 
 // Draws the items one after the other.
@@ -128,7 +110,7 @@ class Painter {
 
 void paint(const Scene& scene, cairo_surface_t* surface, double scale) {
   const Typesetter typesetter(scene.font);
-  const Context context(cairo_create(surface), cairo_destroy);
+  const detail::Canvas context = detail::canvas_on(surface);
   cairo_scale(context.get(), scale, scale);
   if (!scene.transparent) {
     cairo_set_source_rgb(context.get(), 1, 1, 1);

@@ -68,8 +68,10 @@ struct AxisTitles {
   const char* keys;
 };
 
-AxisTitles axis_titles(AttentionKind kind) {
-  if (kind == AttentionKind::cross) return {"symbol being produced", "attends to source symbol"};
+AxisTitles axis_titles(const Trace& trace, AttentionKind kind) {
+  if (kind == AttentionKind::cross)
+    return {"symbol being produced",
+            trace.picture ? "attends to the patch at pixel column" : "attends to source symbol"};
   return {"attends from", "attended to"};
 }
 
@@ -197,7 +199,7 @@ std::string Axis::indexed(Index index) const { return texts[static_cast<std::siz
 HeatMap heat_map(const Trace& trace, const MapChoice& choice, const HeatMapOptions& options) {
   const AttentionMap& recorded = find_map(trace, choice);
   check_map(trace, recorded, choice);
-  const AxisTitles titles = axis_titles(choice.kind);
+  const AxisTitles titles = axis_titles(trace, choice.kind);
   const Index heads = recorded.weights.size(0);
   HeatMap map;
   map.queries = make_axis(titles.queries, row_labels(trace, choice.kind), options.raw_labels);

@@ -1,14 +1,13 @@
 // A drawing in points, before it becomes SVG, PNG or PDF. y grows downwards.
 #pragma once
 
-#include <pango/pangocairo.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "picture/surface.h"
 #include "regard/figure.h"
 
 namespace regard::figure {
@@ -62,9 +61,7 @@ struct Scene {
   }
 };
 
-struct Unref {
-  void operator()(void* object) const { g_object_unref(object); }
-};
+using detail::Unref;
 
 // Lays out text as the figures draw it: 1 unit is 1 point, no hinting, so that
 // widths scale exactly.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "regard/palette.h"
 #include "regard/text_width.h"
@@ -132,6 +133,12 @@ std::string ground_codes(const HeatMap& map, double value, ColourDepth depth) {
 // Darker than in figures: on a dark screen a light grey would pass for a weight.
 std::string hidden_ground_codes(ColourDepth depth) {
   return depth == ColourDepth::sixteen ? ground_16(8) : ground_of({96, 96, 96}, depth);
+}
+
+std::string grey_codes(double grey, ColourDepth depth) {
+  if (depth == ColourDepth::sixteen) return ground_16(grey < 0.25 ? 0 : grey < 0.5 ? 8 : grey < 0.75 ? 7 : 15);
+  const auto part = static_cast<std::uint8_t>(std::lround(std::clamp(grey, 0.0, 1.0) * 255));
+  return ground_of({part, part, part}, depth);
 }
 
 Block wrapped(const std::string& text, int width, ColourDepth depth, bool bold) {

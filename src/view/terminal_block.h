@@ -55,11 +55,15 @@ std::string text(const Block& block);
 // SGR parameters of a cell's colour as a ground: "48;2;1;2;3".
 std::string ground_codes(const HeatMap& map, double value, ColourDepth depth);
 std::string hidden_ground_codes(ColourDepth depth);
+// Of a grey, 0 (black) to 1 (white).
+std::string grey_codes(double grey, ColourDepth depth);
 
 // The picture of one map without title and scale, at most `width` columns, and
 // the scale under it.
 Block picture(const HeatMap& map, int width, ColourDepth depth);
 Block scale_bar(const HeatMap& map, int width, ColourDepth depth);
+// Only the colours or characters of the scale, and its ticks.
+Block ramp(const HeatMap& map, int width, ColourDepth depth);
 // Text in lines of at most `width` columns.
 Block wrapped(const std::string& text, int width, ColourDepth depth, bool bold = false);
 // Title over picture.

@@ -203,16 +203,18 @@ Block picture(const HeatMap& map, int width, ColourDepth depth) {
   return dense_cells(map, width, depth);
 }
 
+Block ramp(const HeatMap& map, int width, ColourDepth depth) {
+  const int bar = std::clamp(width, 1, 30);
+  Block block{bar_line(map, bar, depth), Line(depth)};
+  block.back().plain(tick_line(map, bar));
+  return block;
+}
+
 Block scale_bar(const HeatMap& map, int width, ColourDepth depth) {
   std::string note = scale_title(map);
   if (map.any_hidden()) note += depth == ColourDepth::none ? "; - or /: hidden by the mask" : "; grey or ··: hidden";
   Block block;
-  if (depth != ColourDepth::none || !numbers_fit(map, width)) {
-    const int bar = std::clamp(width, 1, 30);
-    block.push_back(bar_line(map, bar, depth));
-    block.emplace_back(depth);
-    block.back().plain(tick_line(map, bar));
-  }
+  if (depth != ColourDepth::none || !numbers_fit(map, width)) block = ramp(map, width, depth);
   for (const Line& line : wrapped(note, width, depth)) block.push_back(line);
   return block;
 }

@@ -6,7 +6,7 @@
 namespace regard::figure {
 namespace {
 
-using Description = std::unique_ptr<PangoFontDescription, decltype(&pango_font_description_free)>;
+using Description = detail::FontDescription;
 
 Description describe(const std::string& font, double size, bool bold) {
   Description description(pango_font_description_new(), pango_font_description_free);
@@ -18,17 +18,7 @@ Description describe(const std::string& font, double size, bool bold) {
 
 }  // namespace
 
-Typesetter::Typesetter(const std::string& font)
-    : font_(font), context_(pango_font_map_create_context(pango_cairo_font_map_get_default())) {
-  pango_cairo_context_set_resolution(context_.get(), 72);
-  std::unique_ptr<cairo_font_options_t, decltype(&cairo_font_options_destroy)> options(cairo_font_options_create(),
-                                                                                       cairo_font_options_destroy);
-  cairo_font_options_set_hint_style(options.get(), CAIRO_HINT_STYLE_NONE);
-  cairo_font_options_set_hint_metrics(options.get(), CAIRO_HINT_METRICS_OFF);
-  cairo_font_options_set_antialias(options.get(), CAIRO_ANTIALIAS_GRAY);
-  pango_cairo_context_set_font_options(context_.get(), options.get());
-  pango_context_set_round_glyph_positions(context_.get(), FALSE);
-}
+Typesetter::Typesetter(const std::string& font) : font_(font), context_(detail::text_context()) {}
 
 std::unique_ptr<PangoLayout, Unref> Typesetter::layout(const std::string& text, double size, bool bold) const {
   std::unique_ptr<PangoLayout, Unref> layout(pango_layout_new(context_.get()));

@@ -15,20 +15,22 @@ LEFT = {
     "explain": ["model", "nn", "trace", "io", "attention", "core"],
     "onnx": ["attention", "io", "core"],
     "measure": ["nn", "attention", "core"],
-    "view": ["trace", "io", "core"],
+    "picture": ["io", "core"],
+    "view": ["picture", "trace", "io", "core"],
 }
 
 HEADERS = {
-    "core": "cpu dtype error half random storage tensor threads view",
+    "core": "cpu dtype error half pixel_span random storage tensor threads view",
     "attention": "attend chain_attention instruction_set linear_attention linear_recurrence linformer mask nystrom observe pair_bias performer plan reformer relative_attention relative_bias rope score sparse_masks tree",
     "nn": "contributions disentangled layers longformer loss multi_head optimizer recurrent tape transformer transformer_xl",
     "io": "file locked_folder npy safetensors",
-    "trace": "patterns rollout trace",
-    "model": "conllu dataset decoding model seq2seq training vocabulary",
+    "trace": "patterns reading_places rollout trace",
+    "model": "conllu dataset decoding model patches seq2seq training vocabulary",
     "explain": "experiments explain",
     "onnx": "onnx",
     "measure": "bench cost peak",
-    "view": "chart figure heatmap palette pattern_view terminal text_width view_json",
+    "picture": "drawn_strings drawn_text picture",
+    "view": "chart figure heatmap overlay palette pattern_view terminal text_width view_json",
 }
 ROOM_OF = {name: room for room, names in HEADERS.items() for name in names.split()}
 

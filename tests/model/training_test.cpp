@@ -171,8 +171,7 @@ TEST(Trainer, one_run_at_a_time_in_a_folder) {
   auto first = trainer_in(folder / "run", 2);
   expect_file_error(folder / "run", "another run", [&] { trainer_in(folder / "run", 2); });
   first.run({}, 1);
-  expect_file_error(folder / "run", "another run",
-                    [&] { Trainer::resume(folder / "run", train_data(), dev_data()); });
+  expect_file_error(folder / "run", "another run", [&] { Trainer::resume(folder / "run", train_data(), dev_data()); });
 }
 
 TEST(Trainer, a_lost_best_model_is_written_by_the_next_epoch_or_missed) {
