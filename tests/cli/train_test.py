@@ -149,7 +149,8 @@ class Train(TrainCase):
         self.fails(1, *self.arguments(), says=["line 2", "UTF-8"])
 
     def test_wrong_use_is_one_line(self):
-        self.fails(2, "train", "--train", self.train, says=["--dev"])
+        self.fails(2, "train", "--train", self.train, says=["--out"])
+        self.fails(2, "train", "--train", self.train, "--out", self.out, says=["--dev"])
         self.fails(2, *self.arguments("--heads", "3"), says=["16", "3"])
         self.fails(2, *self.arguments("--epochs", "0"), says=["--epochs"])
         self.fails(2, *self.arguments("--dtype", "int8"), says=["int8"])
