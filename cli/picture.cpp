@@ -8,6 +8,7 @@
 
 #include "checks.h"
 #include "commands.h"
+#include "picture_data.h"
 #include "regard/drawn_strings.h"
 #include "regard/file.h"
 #include "regard/picture.h"
@@ -27,6 +28,7 @@ struct Arguments {
 
 void settle(const CLI::App& command, const Arguments& a) {
   if (a.text.empty() == a.strings.empty()) throw UsageError("give a TEXT to draw, or --strings FILE and --number N");
+  if (!names_picture(a.out)) throw UsageError("-o: " + printable(a.out) + " does not end in .png, the format it gets");
   if (!a.strings.empty() != a.number.has_value()) throw UsageError("--strings and --number go together");
   for (const char* flag : {"--font", "--height", "--size", "--distortion", "--seed"})
     if (!a.strings.empty() && command.count(flag) > 0)

@@ -189,6 +189,7 @@ class Refusals(PictureCase):
         self.fails(1, "picture", "abc", "--font", "No Such Family", *out, says=["'No Such Family' is not installed"])
         self.fails(2, "picture", "abc", "--distortion", "2", *out, says=["--distortion"])
         self.fails(2, "picture", *out, says=["TEXT"])
+        self.fails(2, "picture", "abc", "-o", self.path("x.txt"), says=["x.txt", ".png"])
         self.fails(2, "picture", "abc", "--number", "3", *out, says=["--strings and --number"])
         self.fails(1, "picture", "", "--strings", self.path("none.json"), "--number", "0", *out, says=["none.json"])
         plan = self.file("plan.json", json.dumps(PLAN))
