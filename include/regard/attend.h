@@ -101,8 +101,8 @@ BasicAttendResult<Float16> attend(View<const Float16, 4> q, const InputView& k, 
                                   const AttendOptions& options = {});
 
 // The same, writing `out` into memory of yours (any strides but 0 and
-// overlapping ones, which are refused; the type of q, or float, whose sums are
-// not rounded again); the result's own `out` stays empty.
+// overlapping ones, which are refused, as is memory of q, k or v; the type of q, or
+// float, whose sums are not rounded again); the result's own `out` stays empty.
 AttendResult attend_into(const OutputView& out, const InputView& q, const InputView& k, const InputView& v,
                          const AttendOptions& options = {});
 
@@ -146,8 +146,8 @@ BasicAttendGradients<Float16> attend_backward(const InputView& dout, View<const 
                                               const AttendOptions& options = {}, View<const float, 3> dlse = {});
 
 // Memory of yours for the three large gradients (any strides but 0 and
-// overlapping ones; columns of one tensor are fine, an element that two of them
-// share is refused), each of the type of its input, or float; the result's dq,
+// overlapping ones; columns of one tensor are fine, an element that two of them, or
+// one and an input, share is refused), each of the type of its input, or float; the result's dq,
 // dk and dv stay empty. q, k and v may differ in type.
 struct GradientViews {
   OutputView dq, dk, dv;

@@ -147,9 +147,8 @@ void BackwardBlock::multiply_forward(const float* rows, const PackedKeys& keys, 
   const Index depth = keys.depth, stride = spread_rows(kernels::padded(depth, kernels_.column_tile));
   fill_unseen(panels, tile, 0.0f);
   for_seen_runs(panels, [&](Index first, Index count) {
-    kernels_.product({rows, kernels_.row_tile * stride, stride, 1, keys.data + (panels.first + first) * depth,
-                      kernels_.column_tile * depth, kernels_.column_tile, tile.data + first, tile.stride, tile.rows,
-                      count, depth, false});
+    kernels_.product({rows, stride, 1, keys.data + (panels.first + first) * depth, kernels_.column_tile * depth,
+                      kernels_.column_tile, tile.data + first, tile.stride, tile.rows, count, depth, false});
   });
 }
 
@@ -160,7 +159,6 @@ void BackwardBlock::add_transposed(const kernels::Tile& tile, const PanelCoverag
   const Index wide = kernels::padded(sums.depth, kernels_.column_tile);
   for_seen_runs(panels, [&](Index first, Index count) {
     const kernels::Product product{tile.data + first,
-                                   kernels_.row_tile,
                                    1,
                                    tile.stride,
                                    sums.rows,
@@ -172,10 +170,7 @@ void BackwardBlock::add_transposed(const kernels::Tile& tile, const PanelCoverag
                                    sums.depth,
                                    tile.rows,
                                    true};
-    if (select)
-      kernels_.product_selected(product, {memory_.scratch + first, 1, tile.stride});
-    else
-      kernels_.product(product);
+    kernels::multiply(kernels_, product, {select ? memory_.scratch + first : nullptr, 1, tile.stride});
   });
 }
 
@@ -184,7 +179,6 @@ void BackwardBlock::multiply_keys(const kernels::Tile& gradients, const PanelCov
   bool accumulate = false;
   for_seen_runs(panels, [&](Index first, Index count) {
     const kernels::Product product{gradients.data + first,
-                                   kernels_.row_tile * gradients.stride,
                                    gradients.stride,
                                    1,
                                    memory_.key_panels + (panels.first + first) * kernels_.column_tile,
@@ -196,10 +190,7 @@ void BackwardBlock::multiply_keys(const kernels::Tile& gradients, const PanelCov
                                    call_.sizes.head_dim,
                                    count,
                                    accumulate};
-    if (select)
-      kernels_.product_selected(product, {memory_.scratch + first, gradients.stride, 1});
-    else
-      kernels_.product(product);
+    kernels::multiply(kernels_, product, {select ? memory_.scratch + first : nullptr, gradients.stride, 1});
     accumulate = true;
   });
 }
@@ -430,7 +421,7 @@ Call checked_call(const InputView& dout, const InputView& q, const InputView& k,
   return call;
 }
 
-void check_gradients(const GradientViews& gradients, const Call& call) {
+void check_gradients(const GradientViews& gradients, const Call& call, const InputView& dout, const InputView& out) {
   const char* name = "attend_backward";
   check_equal(name, "dq", shape_of(gradients.dq), shape_of(call.q));
   check_equal(name, "dk", shape_of(gradients.dk), shape_of(call.k));
@@ -439,6 +430,9 @@ void check_gradients(const GradientViews& gradients, const Call& call) {
   check_writable(name, "dk", gradients.dk, call.k.dtype());
   check_writable(name, "dv", gradients.dv, call.v.dtype());
   check_apart(name, {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}});
+  for (const NamedOutput& gradient :
+       {NamedOutput{"dq", gradients.dq}, NamedOutput{"dk", gradients.dk}, NamedOutput{"dv", gradients.dv}})
+    check_apart(name, gradient, {{"q", call.q}, {"k", call.k}, {"v", call.v}, {"dout", dout}, {"out", out}});
 }
 
 }  // namespace
@@ -450,7 +444,7 @@ AttendGradients attend_backward_into(const GradientViews& gradients, const Input
                                      const InputView& k, const InputView& v, const AttendForward& forward,
                                      const AttendOptions& options, View<const float, 3> dlse) {
   detail::Call call = detail::checked_call(dout, q, k, v, forward, options, dlse);
-  detail::check_gradients(gradients, call);
+  detail::check_gradients(gradients, call, dout, forward.out);
   const detail::BackwardViews views{gradients, dout, forward, dlse};
   if (const auto how = detail::choose_regrouping(call).how) return detail::differentiate_regrouped(call, *how, views);
   return detail::differentiate(call, views);

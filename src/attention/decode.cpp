@@ -120,10 +120,9 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
   if (call_.sizes.value_dim == 0) return;
   if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
   const auto values = as_floats(call_, v, memory_.values);
-  kernels_.product_selected(
-      {scores.data, kernels_.row_tile * decode_block, decode_block, 1, values.floats(), kernels_.column_tile,
-       values.row_stride, partial_.out, width_, rows(), v.depth, keys, true},
-      {memory_.scratch, decode_block, 1});
+  kernels_.product_selected({scores.data, decode_block, 1, values.floats(), kernels_.column_tile, values.row_stride,
+                             partial_.out, width_, rows(), v.depth, keys, true},
+                            {memory_.scratch, decode_block, 1});
 }
 
 bool DecodeSplit::look(Index key, Index keys) {

@@ -117,9 +117,9 @@ void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
   const kernels::Tile scores{memory_.scores, call_.tile_stride(), seen.rows, seen.keys};
   fill_unseen(panels, scores, 0.0f);
   for_seen_runs(panels, [&](Index first, Index keys) {
-    kernels_.product({memory_.queries + chunk_row * depth, kernels_.row_tile * depth, depth, 1,
-                      memory_.keys + (panels.first + first) * depth, kernels_.column_tile * depth, kernels_.column_tile,
-                      scores.data + first, scores.stride, seen.rows, keys, depth, false});
+    kernels_.product({memory_.queries + chunk_row * depth, depth, 1, memory_.keys + (panels.first + first) * depth,
+                      kernels_.column_tile * depth, kernels_.column_tile, scores.data + first, scores.stride, seen.rows,
+                      keys, depth, false});
   });
   finish_scores(call_, seen, panels, scores, memory_.scratch);
   const bool select = !values_finite_ && !kernels_.mark_visible(scores, memory_.scratch, scores.stride);
@@ -137,7 +137,6 @@ void ForwardBlock::add_values(const kernels::Tile& weights, const Spot& tile, In
                               const std::uint8_t* visible) {
   if (call_.sizes.value_dim == 0) return;
   const kernels::Product product{weights.data,
-                                 kernels_.row_tile * weights.stride,
                                  weights.stride,
                                  1,
                                  memory_.values + first * kernels_.column_tile,
@@ -149,19 +148,18 @@ void ForwardBlock::add_values(const kernels::Tile& weights, const Spot& tile, In
                                  call_.sizes.value_dim,
                                  weights.keys,
                                  true};
-  if (visible)
-    kernels_.product_selected(product, {visible, weights.stride, 1});
-  else
-    kernels_.product(product);
+  kernels::multiply(kernels_, product, {visible, weights.stride, 1});
 }
 
 void ForwardBlock::finish(const OutputView& out) {
   write_rows(call_, rows_, spot(0, count_, 0, 0), {memory_.out, out_stride_, count_, call_.sizes.value_dim}, out);
 }
 
-void check_output(const char* name, const OutputView& out, DType dtype, const Sizes& sizes) {
+void check_output(const char* name, const OutputView& out, const Call& call) {
+  const Sizes& sizes = call.sizes;
   check_equal(name, "out", shape_of(out), {sizes.batch, sizes.q_heads, sizes.q_len, sizes.value_dim});
-  check_writable(name, "out", out, dtype);
+  check_writable(name, "out", out, call.q.dtype());
+  check_apart(name, {"out", out}, {{"q", call.q}, {"k", call.k}, {"v", call.v}});
 }
 
 void report(const Call& call, const RowStatistics& rows, AttendResult& result) {
@@ -243,7 +241,7 @@ AttendResult run_forward(Call& call, const OutputView& out) {
 AttendResult attend_into(const OutputView& out, const InputView& q, const InputView& k, const InputView& v,
                          const AttendOptions& options) {
   detail::Call call = detail::make_call("attend", q, k, v, options);
-  detail::check_output("attend", out, q.dtype(), call.sizes);
+  detail::check_output("attend", out, call);
   return detail::run_forward(call, out);
 }
 

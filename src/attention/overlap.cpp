@@ -14,19 +14,15 @@ struct Term {
   Index stride, last;
 };
 
-Index bytes_of(const OutputView& x) { return static_cast<Index>(dtype_size(x.dtype())); }
-
-const char* start_of(const OutputView& x) { return static_cast<const char*>(x.data()); }
-
 // The first bytes of the first and the last element.
 struct Span {
   const char *first, *last;
 };
 
-Span span_of(const OutputView& x) {
-  Span span{start_of(x), start_of(x)};
-  for (int axis = 0; axis < 4; ++axis) {
-    const Index reach = x.stride(axis) * (x.size(axis) - 1) * bytes_of(x);
+Span span_of(const Window& x) {
+  Span span{x.start, x.start};
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    const Index reach = x.strides[axis] * (x.sizes[axis] - 1) * x.bytes;
     (reach < 0 ? span.first : span.last) += reach;
   }
   return span;
@@ -34,7 +30,7 @@ Span span_of(const OutputView& x) {
 
 // Axes of one stride become one: the sums they reach are the same.
 void add_term(std::vector<Term>& terms, const Term& term) {
-  if (term.last == 0) return;
+  if (term.last == 0 || term.stride == 0) return;
   const auto same = std::find_if(terms.begin(), terms.end(), [&](const Term& t) { return t.stride == term.stride; });
   if (same == terms.end())
     terms.push_back(term);
@@ -43,17 +39,16 @@ void add_term(std::vector<Term>& terms, const Term& term) {
 }
 
 // Elements that can only be the same or apart, never overlap in part.
-bool in_step(const OutputView& a, const OutputView& b) {
-  return bytes_of(a) == bytes_of(b) && (start_of(a) - start_of(b)) % bytes_of(a) == 0;
-}
+bool in_step(const Window& a, const Window& b) { return a.bytes == b.bytes && (a.start - b.start) % a.bytes == 0; }
 
 // Axes of both views, largest stride first; where elements may overlap in part,
 // their bytes are one axis more.
-std::vector<Term> terms_of(const OutputView& a, const OutputView& b) {
+std::vector<Term> terms_of(const Window& a, const Window& b) {
   std::vector<Term> terms;
-  for (const OutputView* x : {&a, &b}) {
-    for (int axis = 0; axis < 4; ++axis) add_term(terms, {std::abs(x->stride(axis)) * bytes_of(*x), x->size(axis) - 1});
-    if (!in_step(a, b)) add_term(terms, {1, bytes_of(*x) - 1});
+  for (const Window* x : {&a, &b}) {
+    for (std::size_t axis = 0; axis < 4; ++axis)
+      add_term(terms, {std::abs(x->strides[axis]) * x->bytes, x->sizes[axis] - 1});
+    if (!in_step(a, b)) add_term(terms, {1, x->bytes - 1});
   }
   std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) { return x.stride > y.stride; });
   return terms;
@@ -95,11 +90,11 @@ class Search {
 // Counting a's steps up from its first element and b's down from its last one
 // turns this into: do steps of both, all upwards, add up to the distance between
 // the two?
-bool share_memory(const OutputView& a, const OutputView& b) {
-  if (a.count() == 0 || b.count() == 0) return false;
+bool share_memory(const Window& a, const Window& b) {
+  if (a.empty() || b.empty()) return false;
   const Span of_a = span_of(a), of_b = span_of(b);
   const auto is_before = std::less_equal<const char*>();
-  const Index rest_of_a = bytes_of(a) - 1, rest_of_b = bytes_of(b) - 1;
+  const Index rest_of_a = a.bytes - 1, rest_of_b = b.bytes - 1;
   if (!is_before(of_a.first, of_b.last + rest_of_b) || !is_before(of_b.first, of_a.last + rest_of_a)) return false;
   const Index distance = of_b.last - of_a.first + (in_step(a, b) ? 0 : rest_of_b);
   return Search(terms_of(a, b)).reaches(distance);

@@ -213,13 +213,25 @@ void check_writable(const char* call, const char* name, const OutputView& out, D
   }
 }
 
+namespace {
+
+template <class Named>
+void check_pair(const char* call, const NamedOutput& a, const Named& b) {
+  if (share_memory(a.view, b.view))
+    refuse(call, std::string(a.name) + " " + a.view.text() + " and " + b.name + " " + b.view.text() +
+                     " share memory (strides " + shape_text(a.view.strides().data(), 4) + " and " +
+                     shape_text(b.view.strides().data(), 4) + ")");
+}
+
+}  // namespace
+
 void check_apart(const char* call, std::initializer_list<NamedOutput> outputs) {
   for (auto a = outputs.begin(); a != outputs.end(); ++a)
-    for (auto b = a + 1; b != outputs.end(); ++b)
-      if (share_memory(a->view, b->view))
-        refuse(call, std::string(a->name) + " " + a->view.text() + " and " + b->name + " " + b->view.text() +
-                         " share memory (strides " + shape_text(a->view.strides().data(), 4) + " and " +
-                         shape_text(b->view.strides().data(), 4) + ")");
+    for (auto b = a + 1; b != outputs.end(); ++b) check_pair(call, *a, *b);
+}
+
+void check_apart(const char* call, const NamedOutput& output, std::initializer_list<NamedInput> inputs) {
+  for (const NamedInput& input : inputs) check_pair(call, output, input);
 }
 
 }  // namespace regard::detail

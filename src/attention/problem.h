@@ -53,6 +53,14 @@ struct NamedOutput {
 // Refuses outputs of which two have an element in common. Each must be writable.
 void check_apart(const char* call, std::initializer_list<NamedOutput> outputs);
 
+struct NamedInput {
+  const char* name;
+  const InputView& view;
+};
+// Refuses an output that has an element in common with an input: it may be written
+// before the input is read for the last time.
+void check_apart(const char* call, const NamedOutput& output, std::initializer_list<NamedInput> inputs);
+
 template <class T>
 void check_options(const char* call, const Sizes& sizes, const BasicAttendOptions<T>& options) {
   check_facts(call, sizes,

@@ -32,8 +32,8 @@ void ScoreTiles::multiply(Index first, const kernels::Tile& tile) const {
     kernels.dot_rows({queries, tile.rows, depth, depth, 1},
                      rows_of(call_.k, keys_at_.b, call_.kv_head(keys_at_.h), keys_at_.key, tile.keys), tile);
   else
-    kernels.product({queries, kernels.row_tile * depth, depth, 1, keys_, kernels.column_tile * depth,
-                     kernels.column_tile, tile.data, tile.stride, tile.rows, tile.keys, depth, false});
+    kernels.product({queries, depth, 1, keys_, kernels.column_tile * depth, kernels.column_tile, tile.data, tile.stride,
+                     tile.rows, tile.keys, depth, false});
 }
 
 }  // namespace regard::detail

@@ -62,7 +62,7 @@ class ShortGradient {
   void add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to, bool first);
   void multiply_keys(const kernels::Tile& gradients, Index h);
   void ask_for_head_after(Index h);
-  Index tiles_of_head() const;
+  Index steps_of_head() const;
 
   const Call& call_;
   const kernels::Kernels& kernels_;
@@ -98,21 +98,20 @@ bool ShortGradient::run() {
   return true;
 }
 
-// Register tiles of the five products.
-Index ShortGradient::tiles_of_head() const {
+// Of the five products.
+Index ShortGradient::steps_of_head() const {
   const Sizes& sizes = call_.sizes;
-  const auto tiles = [this](Index rows, Index cols) { return register_tiles(kernels_, rows, cols); };
-  return 2 * tiles(sizes.q_len, keys_) + tiles(keys_, sizes.head_dim) + tiles(keys_, sizes.value_dim) +
-         tiles(sizes.q_len, sizes.head_dim);
+  const auto steps = kernels_.product_steps;
+  return 2 * steps(sizes.q_len, keys_) + steps(keys_, sizes.head_dim) + steps(keys_, sizes.value_dim) +
+         steps(sizes.q_len, sizes.head_dim);
 }
 
 // What the query head after this one reads and writes.
 void ShortGradient::ask_for_head_after(Index h) {
   const Sizes& sizes = call_.sizes;
-  const Index next = b_ * sizes.q_heads + h + 1, width = sizes.head_dim + sizes.value_dim;
-  const Index values = 2 * (sizes.q_heads * sizes.q_len * width + sizes.kv_heads * sizes.kv_len * width);
-  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call_, values)) return;
+  const Index next = b_ * sizes.q_heads + h + 1;
   ahead_ = {};
+  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call_, Pass::backward)) return;
   const Index b = next / sizes.q_heads, head = next % sizes.q_heads, group = call_.kv_head(head);
   const auto write = [&](const OutputView& to, Index to_head) {
     ahead_.write({element_of(to, b, to_head, 0), to.stride(2), to.dtype()}, to.size(2), to.size(3));
@@ -127,7 +126,7 @@ void ShortGradient::ask_for_head_after(Index h) {
     write(state_.dk, group);
     write(state_.dv, group);
   }
-  ahead_.spread_over(tiles_of_head());
+  ahead_.spread_over(steps_of_head());
 }
 
 void ShortGradient::meet_head(Index h, bool first) {
@@ -171,17 +170,16 @@ void ShortGradient::finish(const Target& from, const OutputView& to, Index head)
 void ShortGradient::add_transposed(const kernels::Tile& tile, const kernels::Matrix& rows, const Target& to,
                                    bool first) {
   const RowsAsColumns columns = as_columns(call_, rows, memory_.panels);
-  kernels_.product({tile.data, kernels_.row_tile, 1, tile.stride, columns.data, columns.panel, columns.depth,
-                    to.rows.data, to.rows.stride, tile.keys, rows.depth, tile.rows, !first, &ahead_});
+  kernels_.product({tile.data, 1, tile.stride, columns.data, columns.panel, columns.depth, to.rows.data, to.rows.stride,
+                    tile.keys, rows.depth, tile.rows, !first, &ahead_});
 }
 
 // dq = gradients . keys
 void ShortGradient::multiply_keys(const kernels::Tile& gradients, Index h) {
   const Target to = target(state_.dq, h, gradients.rows, memory_.dq);
   const RowsAsColumns columns = as_columns(call_, keys(), memory_.panels);
-  kernels_.product({gradients.data, kernels_.row_tile * gradients.stride, gradients.stride, 1, columns.data,
-                    columns.panel, columns.depth, to.rows.data, to.rows.stride, gradients.rows, call_.sizes.head_dim,
-                    gradients.keys, false, &ahead_});
+  kernels_.product({gradients.data, gradients.stride, 1, columns.data, columns.panel, columns.depth, to.rows.data,
+                    to.rows.stride, gradients.rows, call_.sizes.head_dim, gradients.keys, false, &ahead_});
   finish(to, state_.dq, h);
 }
 

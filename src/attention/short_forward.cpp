@@ -37,8 +37,8 @@ void sum_values(const Call& call, RowStatistics& rows, const Spot& spot, const k
     to = {static_cast<float*>(element_of(out, spot.b, spot.h, 0)), out.stride(2), spot.rows, width};
   const RowsAsColumns values =
       as_columns(call, rows_of(call.v, spot.b, call.kv_head(spot.h), 0, spot.keys), buffers.values);
-  kernels.product({weights.data, kernels.row_tile * weights.stride, weights.stride, 1, values.data, values.panel,
-                   values.depth, to.data, to.stride, spot.rows, width, spot.keys, false, ahead});
+  kernels.product({weights.data, weights.stride, 1, values.data, values.panel, values.depth, to.data, to.stride,
+                   spot.rows, width, spot.keys, false, ahead});
   write_rows(call, rows, spot, to, out);
 }
 
@@ -93,22 +93,28 @@ bool multiply_short(const Call& call, const kernels::Matrix& rows, const kernels
   const kernels::Kernels& kernels = call.kernels;
   const Index width = kernels::padded(keys.rows, kernels.lanes);
   const bool finite = kernels.pack_interleaved(keys, width, columns.scale, columns.memory);
-  kernels.product({rows.floats(), kernels.row_tile * rows.row_stride, rows.row_stride, 1, columns.memory,
-                   kernels.column_tile, width, tile.data, tile.stride, tile.rows, tile.keys, rows.depth, false, ahead});
+  kernels.product({rows.floats(), rows.row_stride, 1, columns.memory, kernels.column_tile, width, tile.data,
+                   tile.stride, tile.rows, tile.keys, rows.depth, false, ahead});
   return finite;
 }
 
-bool asks_ahead(const Call& call, Index values) {
-  static const CacheSizes caches = cache_sizes();
-  const Sizes& sizes = call.sizes;
-  if (sizes.q_len * sizes.kv_len < 256) return false;
-  // Other things want their place in the last-level cache too.
-  return 4 * sizes.batch * values > caches.l3 / 3;
+namespace {
+
+Index bytes_of(const InputView& x) {
+  return x.size(0) * x.size(1) * x.size(2) * x.size(3) * kernels::stored_bytes(x.dtype());
 }
 
-Index register_tiles(const kernels::Kernels& kernels, Index rows, Index cols) {
-  return kernels::padded(rows, kernels.row_tile) / kernels.row_tile * kernels::padded(cols, kernels.column_tile) /
-         kernels.column_tile;
+}  // namespace
+
+bool asks_ahead(const Call& call, Pass pass) {
+  const Sizes& sizes = call.sizes;
+  if (sizes.q_len * sizes.kv_len < 256) return false;
+  static const CacheSizes caches = cache_sizes();
+  const Index out = sizes.batch * sizes.q_heads * sizes.q_len * sizes.value_dim * kernels::stored_bytes(call.q.dtype());
+  const Index bytes = bytes_of(call.q) + bytes_of(call.k) + bytes_of(call.v) + out;
+  // The way back has a gradient beside each. Other things want their place in the
+  // last-level cache too.
+  return (pass == Pass::backward ? 2 : 1) * bytes > caches.l3 / 3;
 }
 
 namespace {
@@ -117,16 +123,15 @@ namespace {
 kernels::Ahead head_after(const Call& call, const Spot& spot, const OutputView& out) {
   const Sizes& sizes = call.sizes;
   kernels::Ahead ahead;
-  const Index next = spot.b * sizes.q_heads + spot.h + 1, width = sizes.head_dim + sizes.value_dim;
-  const Index values = sizes.q_heads * sizes.q_len * width + sizes.kv_heads * sizes.kv_len * width;
-  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call, values)) return ahead;
+  const Index next = spot.b * sizes.q_heads + spot.h + 1;
+  if (next == sizes.batch * sizes.q_heads || !asks_ahead(call, Pass::forward)) return ahead;
   const Index b = next / sizes.q_heads, h = next % sizes.q_heads;
   if (h % sizes.group() == 0) ahead.read(rows_of(call.k, b, call.kv_head(h), 0, call.length(b)));
   ahead.read(rows_of(call.q, b, h, 0, sizes.q_len));
   if (h % sizes.group() == 0) ahead.read(rows_of(call.v, b, call.kv_head(h), 0, call.length(b)));
   ahead.write({element_of(out, b, h, 0), out.stride(2), out.dtype()}, sizes.q_len, sizes.value_dim);
-  ahead.spread_over(register_tiles(call.kernels, spot.rows, spot.keys) +
-                    register_tiles(call.kernels, spot.rows, sizes.value_dim));
+  ahead.spread_over(call.kernels.product_steps(spot.rows, spot.keys) +
+                    call.kernels.product_steps(spot.rows, sizes.value_dim));
   return ahead;
 }
 

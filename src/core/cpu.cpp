@@ -1,14 +1,15 @@
 #include "regard/cpu.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <fstream>
 #include <optional>
 
+#include "core/cache_sizes.h"
+
 namespace regard {
 namespace {
-
-// The system's folders about the caches of the first processor, one for each.
-const std::string cache_folder = "/sys/devices/system/cpu/cpu0/cache/index";
 
 template <class T>
 std::optional<T> first_word(const std::string& path) {
@@ -25,11 +26,10 @@ std::int64_t bytes_of(const std::string& size) {
   return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : 0;
 }
 
-// Of the cache that one core reaches. The C library's sysconf would count the
-// third level of all cores of a processor together.
-std::int64_t cache_bytes(int level, std::int64_t fallback) {
+// Of the cache that one core reaches.
+std::int64_t cache_bytes(const std::string& folders, int level, std::int64_t fallback) {
   for (int index = 0;; ++index) {
-    const std::string folder = cache_folder + std::to_string(index) + "/";
+    const std::string folder = folders + "/index" + std::to_string(index) + "/";
     const auto found = first_word<int>(folder + "level");
     if (!found) return fallback;
     if (*found != level || first_word<std::string>(folder + "type") == "Instruction") continue;
@@ -38,7 +38,19 @@ std::int64_t cache_bytes(int level, std::int64_t fallback) {
   }
 }
 
+// What the C library knows, which counts the third level of all cores of a
+// processor together: asked about the levels that a core has for itself.
+std::int64_t known_bytes(int name, std::int64_t fallback) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? bytes : fallback;
+}
+
 }  // namespace
+
+CacheSizes detail::read_cache_sizes(const std::string& folders, const CacheSizes& otherwise) {
+  return {cache_bytes(folders, 1, otherwise.l1), cache_bytes(folders, 2, otherwise.l2),
+          cache_bytes(folders, 3, otherwise.l3)};
+}
 
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -52,7 +64,9 @@ std::string cpu_name() {
 
 CacheSizes cache_sizes() {
   const CacheSizes fallback;
-  return {cache_bytes(1, fallback.l1), cache_bytes(2, fallback.l2), cache_bytes(3, fallback.l3)};
+  return detail::read_cache_sizes(
+      "/sys/devices/system/cpu/cpu0/cache",
+      {known_bytes(_SC_LEVEL1_DCACHE_SIZE, fallback.l1), known_bytes(_SC_LEVEL2_CACHE_SIZE, fallback.l2), fallback.l3});
 }
 
 const char* version() { return REGARD_VERSION; }

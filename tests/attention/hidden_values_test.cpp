@@ -1,6 +1,7 @@
 // What a mask hides contributes nothing, whatever it holds: every call is
 // compared, bit for bit, with the same call where the hidden numbers are 0.
 #include "attention/cases.h"
+#include "regard/sparse_masks.h"
 
 namespace regard {
 namespace {
@@ -72,6 +73,44 @@ TEST(hidden_values, may_overflow_only_once_scaled) {
   const HoleyCase holes;
   const Mask mask = boolean(holes.allowed.view<2>());
   on_each_instruction_set([&] { expect_hidden_numbers_do_not_matter(holes, {.mask = mask, .scale = 4.0f}); });
+}
+
+// Under a fixed pattern a tile's summary keys and its block's own are seen, and whole
+// panels of keys between them by nobody: those enter no product, whatever they hold.
+TEST(hidden_values, of_panels_inside_a_tile_contribute_nothing) {
+  constexpr Index length = 260;
+  const Mask mask = causal() & fixed_blocks(64, 8);
+  const CaseSizes sizes{
+      .batch = 1, .q_heads = 2, .kv_heads = 1, .q_len = length, .kv_len = length, .head_dim = 20, .value_dim = 24};
+  // Queries from 192 on see the last 8 of each earlier block of 64 and their own.
+  const auto inputs = [&](float hidden) {
+    auto in = random_inputs(sizes);
+    for (Index j = 0; j < 192; ++j)
+      if (j % 64 < 56) {
+        fill_rows(in.k, {j}, hidden);
+        fill_rows(in.v, {j}, hidden);
+      }
+    return in;
+  };
+  const auto dout = normal({1, 2, length, 24}, 9);
+  const AttendOptions options{.mask = mask};
+  on_each_instruction_set([&] {
+    const auto wanted = answer_to(inputs(0.0f), dout, options);
+    for (float poison : {not_a_number, infinity, -infinity, 3e38f}) {
+      SCOPED_TRACE(instruction_set() + " holding " + std::to_string(poison));
+      const auto got = answer_to(inputs(poison), dout, options);
+      for (Index h = 0; h < 2; ++h)
+        for (Index i = 192; i < length; ++i) {
+          ASSERT_EQ(row_of(got.forward.out, i, h), row_of(wanted.forward.out, i, h)) << i;
+          ASSERT_EQ(row_of(got.gradients.dq, i, h), row_of(wanted.gradients.dq, i, h)) << i;
+        }
+      // Keys that only queries from 192 on see.
+      for (Index j = 192; j < length; ++j) {
+        ASSERT_EQ(row_of(got.gradients.dk, j), row_of(wanted.gradients.dk, j)) << j;
+        ASSERT_EQ(row_of(got.gradients.dv, j), row_of(wanted.gradients.dv, j)) << j;
+      }
+    }
+  });
 }
 
 // The query is visible to the first keys only: its NaN stays in its own row

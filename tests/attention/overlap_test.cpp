@@ -128,5 +128,53 @@ TEST(gradients, that_share_an_element_are_refused) {
             "attend_backward: dq [2,3,5,4] and dk [2,3,5,4] share memory (strides [180,4,36,1] and [180,4,36,1])");
 }
 
+TEST(share_memory, a_broadcast_window_is_where_its_one_element_is) {
+  std::vector<float> memory(60);
+  const Four sizes{1, 1, 5, 4}, broadcast{0, 0, 0, 0}, rows{0, 0, 8, 1};
+  EXPECT_FALSE(share({&memory[4], sizes, broadcast}, {&memory[0], sizes, rows}));
+  EXPECT_TRUE(share({&memory[9], sizes, broadcast}, {&memory[0], sizes, rows}));
+}
+
+// Rows that overlap their neighbours, as a sliding window on a signal has them.
+TEST(share_memory, an_input_may_overlap_itself) {
+  std::vector<float> memory(60);
+  const InputView sliding(&memory[20], Four{1, 1, 5, 4}, Four{0, 0, 1, 1});  // 20 to 27
+  const Four one{1, 1, 1, 1}, stay{};
+  for (Index at = 0; at < 60; ++at)
+    EXPECT_EQ(detail::share_memory(sliding, OutputView(&memory[static_cast<std::size_t>(at)], one, stay)),
+              at >= 20 && at <= 27)
+        << at;
+}
+
+TEST(gradients, in_the_memory_of_an_input_are_refused) {
+  const BackwardCall call;
+  Tensor<float> dq({2, 3, 5, 4}), dk = dq, dv = dq;
+  const auto into = [&](const Tensor<float>& input) {
+    // Not const where it was made.
+    const View<float, 4> there(const_cast<float*>(input.data()), {2, 3, 5, 4}, {60, 20, 4, 1});
+    return message_of([&] { call.into({dq, there, dv}); });
+  };
+  const std::string rest = " [2,3,5,4] share memory (strides [60,20,4,1] and [60,20,4,1])";
+  EXPECT_EQ(into(call.in.q), "attend_backward: dk [2,3,5,4] and q" + rest);
+  EXPECT_EQ(into(call.in.v), "attend_backward: dk [2,3,5,4] and v" + rest);
+  EXPECT_EQ(into(call.dout), "attend_backward: dk [2,3,5,4] and dout" + rest);
+  EXPECT_EQ(into(call.forward.out), "attend_backward: dk [2,3,5,4] and out" + rest);
+}
+
+TEST(outputs, in_the_memory_of_an_input_are_refused_and_beside_it_are_not) {
+  Inputs in = random_inputs({.q_heads = 2, .kv_heads = 2, .q_len = 5, .kv_len = 5, .head_dim = 4, .value_dim = 4});
+  EXPECT_EQ(message_of([&] { attend_into(in.v, in.q, in.k, in.v); }),
+            "attend: out [1,2,5,4] and v [1,2,5,4] share memory (strides [40,20,4,1] and [40,20,4,1])");
+  // Columns 0 to 3 and 4 to 7 of one tensor.
+  Tensor<float> both({1, 2, 5, 8});
+  const Four sizes{1, 2, 5, 4}, strides{80, 40, 8, 1};
+  const View<float, 4> q(both.data(), sizes, strides), out(both.data() + 4, sizes, strides);
+  for (Index h = 0; h < 2; ++h)
+    for (Index i = 0; i < 5; ++i)
+      for (Index d = 0; d < 4; ++d) q(0, h, i, d) = in.q[(h * 5 + i) * 4 + d];
+  attend_into(out, q, in.k, in.v);
+  EXPECT_TRUE(same_bits(packed(out), attend(in.q, in.k, in.v).out));
+}
+
 }  // namespace
 }  // namespace regard

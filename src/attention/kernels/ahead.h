@@ -26,6 +26,7 @@ class Ahead {
   // All of it within `steps` steps.
   void spread_over(Index steps) { lines_ = (total_ + steps - 1) / std::max<Index>(1, steps); }
 
+  bool finished() const { return current_ == count_; }
   void step() {
     for (Index n = 0; n < lines_ && current_ < count_; ++n) ask_for_line();
   }

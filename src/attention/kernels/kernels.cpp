@@ -67,6 +67,7 @@ const Kernels* Table() {
                              kRowTile,
                              kColumnTile,
                              RunAnyProduct,
+                             ProductSteps,
                              RunSelectedProduct,
                              DotRows,
                              WeighRows,

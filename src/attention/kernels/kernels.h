@@ -2,8 +2,7 @@
 // here knows masks, modifiers or layers; a tile is numbers in memory.
 //
 // Words: a *panel* holds `column_tile` columns side by side, depth after depth
-// ([depth][column_tile]); a *group* holds `row_tile` rows the same way. The
-// last panel or group is filled up with zeros.
+// ([depth][column_tile]). The last panel is filled up with zeros.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +50,8 @@ class Ahead;  // attention/kernels/ahead.h
 
 // c[rows x cols] (+)= a[rows x depth] . b[depth x cols]
 struct Product {
-  const float* a;  // element (i, k) at (i / row_tile) * a_group + (i % row_tile) * a_row + k * a_depth
-  Index a_group, a_row, a_depth;
+  const float* a;  // element (i, k) at i * a_row + k * a_depth
+  Index a_row, a_depth;
   const float* b;  // panels, b_panel elements apart; a panel's depths are b_depth apart
   Index b_panel, b_depth;
   float* c;  // row-major; columns are read and written up to the next multiple of `lanes`
@@ -62,7 +61,8 @@ struct Product {
   Ahead* ahead = nullptr;  // one step after every register tile
 };
 
-// Which (row, depth) pairs a selected product may touch; nonzero = may.
+// Which (row, depth) pairs a selected product may touch; nonzero = may. Without
+// `visible`, all.
 struct Selection {
   const std::uint8_t* visible;
   Index row_stride, depth_stride;
@@ -108,6 +108,8 @@ struct Kernels {
   int column_tile;
 
   void (*product)(const Product&);
+  // How many steps of `ahead` a product of that shape makes.
+  Index (*product_steps)(Index rows, Index cols);
   // Pairs that are not selected add nothing, whatever a and b hold there.
   void (*product_selected)(const Product&, const Selection&);
 
@@ -117,7 +119,7 @@ struct Kernels {
   // out[r] += sum of weights[r, j] * v[j], alike.
   void (*weigh_rows)(const Tile& weights, const Matrix& v, float* out, Index out_stride);
 
-  // to: groups (or panels) of `width` rows, depth after depth, times `scale`.
+  // to: panels of `width` rows, depth after depth, times `scale`.
   // Returns true if every element is finite.
   bool (*pack_interleaved)(const Matrix& from, Index width, float scale, float* to);
   // to: panels over the depth axis, row after row, times `scale`.
@@ -190,6 +192,10 @@ struct Kernels {
 
 // The table in use: the best of this processor, or what was forced.
 const Kernels& active();
+
+inline void multiply(const Kernels& kernels, const Product& product, const Selection& select) {
+  select.visible ? kernels.product_selected(product, select) : kernels.product(product);
+}
 
 // Zeros after each row of a tile of weights that observers look at.
 inline Index tile_margin(const Kernels& kernels, Index rows) {

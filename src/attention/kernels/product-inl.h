@@ -69,13 +69,19 @@ constexpr auto kTiles =
     TileTable<N, UnitRow, Accumulate>(std::make_integer_sequence<int, N == 1 ? kTallTile : kRowTile>());
 
 // Rows of one tile: as many as registers hold, but no short rest, which would
-// wait for its own sums, if all rows lie at one stride.
+// wait for its own sums.
 template <int N>
-HWY_INLINE Index RowsOfTile(const Product& p) {
-  if (p.a_group != kRowTile * p.a_row) return kRowTile;
+HWY_INLINE Index RowsOfTile(Index rows) {
   constexpr Index most = N == 1 ? kTallTile : kRowTile;
-  const Index tiles = (p.rows + most - 1) / most;
-  return tiles == 0 ? most : (p.rows + tiles - 1) / tiles;
+  const Index tiles = (rows + most - 1) / most;
+  return tiles == 0 ? most : (rows + tiles - 1) / tiles;
+}
+
+// Register tiles of a product of that shape.
+Index ProductSteps(Index rows, Index cols) {
+  const Index wide = RowsOfTile<2>(rows), tall = RowsOfTile<1>(rows);
+  const Index last = cols % kColumnTile, narrow = last > 0 && last <= kLanes;
+  return (cols / kColumnTile + (last > kLanes)) * ((rows + wide - 1) / wide) + narrow * ((rows + tall - 1) / tall);
 }
 
 template <int N, bool UnitRow, bool Accumulate>
@@ -84,15 +90,16 @@ HWY_INLINE void RunColumns(const Product& p, Index col) {
   const float* a = p.a;
   float* c = p.c + col;
   const auto tile = [](Index rows) { return kTiles<N, UnitRow, Accumulate>[static_cast<std::size_t>(rows - 1)]; };
-  const Index step = RowsOfTile<N>(p), rest = p.rows % step;
-  // Tiles of fewer or more rows than a group come where groups follow at one stride.
-  const Index a_step = step == kRowTile ? p.a_group : step * p.a_row, c_step = step * p.c_row;
+  const Index step = RowsOfTile<N>(p.rows), rest = p.rows % step;
+  const Index a_step = step * p.a_row, c_step = step * p.c_row;
   const TileFunction whole = tile(step);
   for (Index row = step; row <= p.rows; row += step, a += a_step, c += c_step) {
     whole(p, a, b, c);
     if (p.ahead) p.ahead->step();
   }
-  if (rest > 0) tile(rest)(p, a, b, c);
+  if (rest == 0) return;
+  tile(rest)(p, a, b, c);
+  if (p.ahead) p.ahead->step();
 }
 
 template <bool UnitRow, bool Accumulate>
@@ -113,7 +120,7 @@ void RunAnyProduct(const Product& p) {
 void RunSelectedProduct(const Product& p, const Selection& select) {
   const D d;
   for (Index row = 0; row < p.rows; ++row) {
-    const float* a = p.a + row / kRowTile * p.a_group + row % kRowTile * p.a_row;
+    const float* a = p.a + row * p.a_row;
     for (Index col = 0; col < p.cols; col += kLanes) {
       const float* b = p.b + col / kColumnTile * p.b_panel + col % kColumnTile;
       float* c = p.c + row * p.c_row + col;
@@ -237,7 +244,7 @@ HWY_INLINE void TurnFour(const typename Rows::T* from, Index row_stride, const V
   StoreTurned(hn::InterleaveUpper(d, b, e), to + 3 * width, width);
 }
 
-// Rows [first, last) of one group, element by element.
+// Rows [first, last) of one panel, element by element.
 template <class Rows>
 HWY_INLINE bool PackRows(const Matrix& from, Index first, Index last, Index first_depth, Index width, float scale,
                          float* to) {

@@ -10,19 +10,9 @@ constexpr Index depth_block = 256;
 
 kernels::Product product_of(Scratch& c, Index first, const kernels::Matrix& a, const PackedMatrix& b) {
   const kernels::Kernels& kernels = kernels::active();
-  return {a.floats(),
-          kernels.row_tile * a.row_stride,
-          a.row_stride,
-          a.depth_stride,
-          b.data(),
-          b.depth() * kernels.column_tile,
-          kernels.column_tile,
-          c.row(first),
-          c.stride(),
-          a.rows,
-          b.cols(),
-          b.depth(),
-          false};
+  return {a.floats(),          a.row_stride, a.depth_stride, b.data(), b.depth() * kernels.column_tile,
+          kernels.column_tile, c.row(first), c.stride(),     a.rows,   b.cols(),
+          b.depth(),           false};
 }
 
 }  // namespace

@@ -96,9 +96,9 @@ void RelativeBackward::weight_gradients() {
       continue;
     }
     panels_.pack(transposed(rows_of(call_.in.v, spot_.b, spot_.h / sizes.group(), key, keys)));
-    kernels.product({dout.floats(), kernels.row_tile * dout.row_stride, dout.row_stride, dout.depth_stride,
-                     panels_.data(), kernels.column_tile * panels_.depth(), kernels.column_tile,
-                     dscores_.row(0) + column, dscores_.stride(), spot_.rows, keys, panels_.depth(), false});
+    kernels.product({dout.floats(), dout.row_stride, dout.depth_stride, panels_.data(),
+                     kernels.column_tile * panels_.depth(), kernels.column_tile, dscores_.row(0) + column,
+                     dscores_.stride(), spot_.rows, keys, panels_.depth(), false});
   }
   const auto& table = call_.in.terms.values;
   if (!table.given()) return;

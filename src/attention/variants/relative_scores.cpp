@@ -109,9 +109,9 @@ void RelativeScores::content_scores() {
   for (const auto& [key, keys, column, coverage] : key_ranges_) {
     if (coverage == Coverage::none) continue;
     panels_.pack(transposed(rows_of(call_.in.k, spot_.b, spot_.h / call_.sizes.group(), key, keys)));
-    kernels.product({content_.row(0), kernels.row_tile * content_.stride(), content_.stride(), 1, panels_.data(),
-                     kernels.column_tile * panels_.depth(), kernels.column_tile, scores_.row(0) + column,
-                     scores_.stride(), spot_.rows, keys, panels_.depth(), false});
+    kernels.product({content_.row(0), content_.stride(), 1, panels_.data(), kernels.column_tile * panels_.depth(),
+                     kernels.column_tile, scores_.row(0) + column, scores_.stride(), spot_.rows, keys, panels_.depth(),
+                     false});
   }
 }
 
