@@ -24,22 +24,31 @@ Index rows_of_group(const Call& call) { return call.sizes.group() * call.sizes.q
 Index padded_width(const Call& call) { return kernels::padded(call.sizes.value_dim, call.kernels.lanes); }
 Index splits_of(const Call& call) { return std::max<Index>(1, (call.sizes.kv_len + decode_split - 1) / decode_split); }
 
+// Floats of one partial result. Its sums come first, on a cache line: they are loaded
+// and stored all the time, and a vector across two lines costs twice.
+Index partial_floats(const Call& call) {
+  constexpr Index line = 16;
+  return kernels::padded(rows_of_group(call) * (3 + padded_width(call)), line);
+}
+
 // Where partial results of all splits of all key heads lie.
 class Partials {
  public:
   explicit Partials(const Call& call)
       : rows_(rows_of_group(call)),
         width_(padded_width(call)),
+        floats_(partial_floats(call)),
         memory_(static_cast<std::size_t>(decode_partials(call))) {}
   Index rows() const { return rows_; }
   Index width() const { return width_; }
   Partial of(Index item) {
-    float* first = memory_.data() + item * rows_ * (3 + width_);
-    return {first, first + rows_, first + 2 * rows_, first + 3 * rows_};
+    float* out = memory_.data() + item * floats_;
+    float* max = out + rows_ * width_;
+    return {max, max + rows_, max + 2 * rows_, out};
   }
 
  private:
-  Index rows_, width_;
+  Index rows_, width_, floats_;
   AlignedVector<float> memory_;
 };
 
@@ -113,7 +122,8 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
   // Whether pairs must be told apart, because a hidden one meets a value that is
   // not finite. Scores are few beside values: they are looked at first.
   const auto v = rows_of(call_.v, b_, kv_head_, key, keys);
-  const bool select = !kernels_.mark_visible(scores, memory_.scratch, decode_block) && !kernels_.all_finite(v);
+  const bool select = !kernels_.all_visible(scores) && !kernels_.all_finite(v);
+  if (select) kernels_.mark_visible(scores, memory_.scratch, decode_block);
   kernels_.softmax_step({scores, partial_.max, partial_.sum, call_.options.observe.entropy ? partial_.spread : nullptr,
                          partial_.out, width_, call_.sizes.value_dim});
   drop(scores, key);
@@ -211,7 +221,7 @@ Index decode_workspace(const Call& call) {
   return counting.used();
 }
 
-Index decode_partials(const Call& call) { return decode_items(call) * rows_of_group(call) * (3 + padded_width(call)); }
+Index decode_partials(const Call& call) { return decode_items(call) * partial_floats(call); }
 
 void run_decode(const Call& call, RowStatistics& rows, const OutputView& out) {
   const Sizes& sizes = call.sizes;

@@ -10,9 +10,9 @@ namespace regard::detail {
 // Keys of one split. Never depends on threads, so that bits don't.
 constexpr Index decode_split = 1024;
 
-// Keys whose scores are in flight: k and v of a block stay in the second-level
-// cache between the two looks at them.
-constexpr Index decode_block = 128;
+// Keys whose scores are in flight: their scores stay in the first-level cache, and each
+// of the streams they are read by is long enough for the hardware to follow.
+constexpr Index decode_block = 512;
 
 // Whether a call is decoding: its query rows, over all heads of a group, are so
 // few that packing keys would cost more than it saves.

@@ -53,7 +53,7 @@ double measure_read_gbs() {
   const auto team = static_cast<std::size_t>(threads());
   std::vector<std::uint64_t> totals(team, 0);
   const double rate = best_rate(6, [&](std::int64_t item) {
-    const std::size_t share = words / team / 8 * 8, begin = static_cast<std::size_t>(item) * share;
+    const std::size_t share = words / team / 32 * 32, begin = static_cast<std::size_t>(item) * share;
     totals[static_cast<std::size_t>(item)] +=
         kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
     return 8.0 * static_cast<double>(share);

@@ -11,31 +11,23 @@
 #include "attention/kernels/math-inl.h"
 #include "attention/kernels/product-inl.h"
 #include "attention/kernels/storage-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernels::HWY_NAMESPACE {
 
-// Rows of k or v of one run. Its dot products go by groups of keys: as many as
-// keep the multiply-add units busy and leave the sums in registers.
-constexpr int kRunRows = 12;
-template <int Rows>
-constexpr int kKeysOfGroup = Rows == 4   ? 3
-                             : Rows == 2 ? 4
-                                         : 12;
+// Keys and values are read as several streams side by side, each a run of neighbouring
+// rows: hardware reads only so far ahead of one stream, which leaves a quarter of the
+// memory's bandwidth unused. (Prefetch instructions in its place took half as long
+// again.) Keys go by steps of four rows of each of three streams, which the groups of
+// queries then share.
+constexpr int kKeyStreams = 3, kKeyStep = 4 * kKeyStreams;
+constexpr int kValueStreams = 4;
 
-// Asks for `rows` rows that come a while after `first`: hardware does not follow
-// rows across the turns between keys and values, and several rows side by side
-// are no stream to it. A few lines at a time: the processor waits when too many
-// are on their way.
-constexpr Index kAhead = 2 * kRunRows;
-template <class T>
-HWY_INLINE void AskAhead(const T* first, Index row_stride, int rows, Index depth) {
-  for (int j = 0; j < rows; ++j)
-    for (Index i = 0; i < depth; i += static_cast<Index>(64 / sizeof(T)))
-      hwy::Prefetch(first + (kAhead + j) * row_stride + i);
-}
+// Keys that meet `Rows` queries at a time: as many as keep the multiply-add units
+// busy and leave the sums in registers.
+template <int Rows>
+constexpr int kKeysOfGroup = kKeyStep / Rows;
 
 // The value, and not the memory it came from: GCC would read that again in every
 // multiply-add, and reads are what these loops have too few of.
@@ -65,16 +57,26 @@ HWY_INLINE void SumsOfFour(const V* four, float* sums) {
   StoreFolded(d, hn::Add(hn::InterleaveLower(d, ac, be), hn::InterleaveUpper(d, ac, be)), sums);
 }
 
-// sums[j, r] of Rows queries and a group of keys from `first` on; past the end of
-// k its last key stands again.
+// Rows of a step: those past its end repeat its last one.
+template <int Most>
+struct RowList {
+  Index at[Most];
+  int count = 0;
+
+  void add(Index row) { at[count++] = row; }
+  void fill() {
+    for (int n = count; n < Most; ++n) at[n] = at[count - 1];
+  }
+};
+
+// sums[j, r] of Rows queries and the rows of k listed in `at`.
 template <class Stored, int Rows>
-HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* sums) {
+HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, const Index* at, float* sums) {
   constexpr int kKeys = kKeysOfGroup<Rows>, kSums = Rows * kKeys;
   const D d;
   const float* queries = q.floats();
   const typename Stored::T* keys[kKeys];
-  REGARD_UNROLL for (int j = 0; j < kKeys; ++j) keys[j] = RowOf<Stored>(k, std::min(first + j, k.rows - 1));
-  AskAhead(RowOf<Stored>(k, first), k.row_stride, kKeys, k.depth);
+  REGARD_UNROLL for (int j = 0; j < kKeys; ++j) keys[j] = RowOf<Stored>(k, at[j]);
   V sum[kSums];
   REGARD_UNROLL for (int n = 0; n < kSums; ++n) sum[n] = hn::Zero(d);
   for (Index i = 0; i < q.depth; i += kLanes) {
@@ -91,57 +93,41 @@ HWY_INLINE void DotGroup(const Matrix& q, const Matrix& k, Index first, float* s
   REGARD_UNROLL for (int n = 0; n < kSums; n += 4) SumsOfFour(sum + n, sums + n);
 }
 
-// scores[r, j] of Rows queries and all keys of a run.
+// The scores of four queries and a whole step: four keys of each stream lie next to
+// each other.
+template <class Stored>
+HWY_INLINE void StoreStep(const float* sums, const Matrix& k, const RowList<kKeyStep>& keys, float* scores,
+                          Index stride) {
+  const hn::CappedTag<float, 4> d;
+  using Four = hn::Vec<decltype(d)>;
+  for (int stream = 0; stream < kKeyStreams; ++stream) {
+    Four of_key[4];
+    REGARD_UNROLL for (int t = 0; t < 4; ++t) {
+      const int j = t * kKeyStreams + stream;
+      of_key[t] = hn::LoadU(d, sums + 4 * j);
+      if (Stored::kScaled) of_key[t] = hn::Mul(of_key[t], hn::Set(d, ScaleOf<Stored>(k, keys.at[j])));
+    }
+    const Four a = hn::InterleaveLower(d, of_key[0], of_key[2]), b = hn::InterleaveUpper(d, of_key[0], of_key[2]);
+    const Four c = hn::InterleaveLower(d, of_key[1], of_key[3]), e = hn::InterleaveUpper(d, of_key[1], of_key[3]);
+    float* to = scores + keys.at[stream];
+    hn::StoreU(hn::InterleaveLower(d, a, c), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, a, c), d, to + stride);
+    hn::StoreU(hn::InterleaveLower(d, b, e), d, to + 2 * stride);
+    hn::StoreU(hn::InterleaveUpper(d, b, e), d, to + 3 * stride);
+  }
+}
+
+// scores[r, key] of Rows queries and all keys of a step.
 template <class Stored, int Rows>
-HWY_INLINE void DotKeys(const Matrix& q, const Matrix& k, float* scores, Index stride) {
-  HWY_ALIGN_MAX float sums[kRunRows * Rows];
-  for (Index j = 0; j < k.rows; j += kKeysOfGroup<Rows>) DotGroup<Stored, Rows>(q, k, j, sums + j * Rows);
-  for (Index j = 0; j < k.rows; ++j) {
-    const float scale = ScaleOf<Stored>(k, j);
-    REGARD_UNROLL for (int r = 0; r < Rows; ++r) scores[r * stride + j] =
+HWY_INLINE void DotKeys(const Matrix& q, const Matrix& k, const RowList<kKeyStep>& keys, float* scores, Index stride) {
+  HWY_ALIGN_MAX float sums[kKeyStep * Rows];
+  for (int j = 0; j < keys.count; j += kKeysOfGroup<Rows>) DotGroup<Stored, Rows>(q, k, keys.at + j, sums + j * Rows);
+  if (Rows == 4 && keys.count == kKeyStep) return StoreStep<Stored>(sums, k, keys, scores, stride);
+  for (int j = 0; j < keys.count; ++j) {
+    const float scale = ScaleOf<Stored>(k, keys.at[j]);
+    REGARD_UNROLL for (int r = 0; r < Rows; ++r) scores[r * stride + keys.at[j]] =
         Stored::kScaled ? sums[j * Rows + r] * scale : sums[j * Rows + r];
   }
-}
-
-// `Columns` vectors of columns of out[r] += sum of weights[r, j] * v[j] over the
-// keys of a run.
-template <class Stored, int Rows, int Columns>
-HWY_INLINE void WeighColumns(const float* weights, Index stride, const Matrix& v, Index column, float* out,
-                             Index out_stride) {
-  const D d;
-  V sum[Rows][Columns];
-  REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[r][c] =
-      hn::LoadU(d, out + r * out_stride + column + c * kLanes);
-  const typename Stored::T* values = RowOf<Stored>(v, 0) + column;
-  for (Index j = 0; j < v.rows; ++j) {
-    AskAhead(values + j * v.row_stride, v.row_stride, 1, Columns * kLanes);
-    V value[Columns];
-    REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[c] =
-        InRegister(Stored::Load(d, values + j * v.row_stride + c * kLanes));
-    REGARD_UNROLL for (int r = 0; r < Rows; ++r) {
-      const V weight = hn::Set(d, weights[r * stride + j]);
-      REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[r][c] = hn::MulAdd(weight, value[c], sum[r][c]);
-    }
-  }
-  REGARD_UNROLL for (int r = 0; r < Rows; ++r) REGARD_UNROLL for (int c = 0; c < Columns; ++c)
-      hn::StoreU(sum[r][c], d, out + r * out_stride + column + c * kLanes);
-}
-
-// The scales of v go into the weights: there are fewer of them.
-template <class Stored, int Rows>
-HWY_INLINE void WeighValues(const float* weights, Index stride, const Matrix& v, float* out, Index out_stride) {
-  HWY_ALIGN_MAX float scaled[Rows * kRunRows];
-  if (Stored::kScaled) {
-    for (int r = 0; r < Rows; ++r)
-      for (Index j = 0; j < v.rows; ++j) scaled[r * kRunRows + j] = weights[r * stride + j] * ScaleOf<Stored>(v, j);
-    weights = scaled;
-    stride = kRunRows;
-  }
-  constexpr int kColumns = Rows == 4 ? 2 : 4;
-  Index i = 0;
-  for (; i + kColumns * kLanes <= v.depth; i += kColumns * kLanes)
-    WeighColumns<Stored, Rows, kColumns>(weights, stride, v, i, out, out_stride);
-  for (; i < v.depth; i += kLanes) WeighColumns<Stored, Rows, 1>(weights, stride, v, i, out, out_stride);
 }
 
 // f<Rows>(first row) over groups of four rows, which share one look at a key,
@@ -154,37 +140,90 @@ HWY_INLINE void ForRowGroups(Index rows, F f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// f(first, rows) over runs of kRunRows rows of x.
+// f(rows of a step) until all streams are through, then what no stream holds.
 template <class F>
-HWY_INLINE void ForRuns(const Matrix& x, F f) {
-  for (Index j = 0; j < x.rows; j += kRunRows) {
-    Matrix run = rows_from(x, j);
-    run.rows = std::min<Index>(kRunRows, run.rows);
-    f(j, run);
+HWY_INLINE void ForKeySteps(Index rows, F f) {
+  const Index run = rows / kKeyStreams;
+  for (Index first = 0; first < run; first += kKeyStep / kKeyStreams) {
+    RowList<kKeyStep> step;
+    for (Index j = first; j < std::min<Index>(run, first + kKeyStep / kKeyStreams); ++j)
+      for (Index stream = 0; stream < kKeyStreams; ++stream) step.add(stream * run + j);
+    step.fill();
+    f(step);
   }
+  if (rows == run * kKeyStreams) return;
+  RowList<kKeyStep> rest;
+  for (Index j = run * kKeyStreams; j < rows; ++j) rest.add(j);
+  rest.fill();
+  f(rest);
 }
 
 void DotRows(const Matrix& q, const Matrix& k, const Tile& scores) {
   WithStorage(k, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns(k, [&](Index first, const Matrix& run) HWY_ATTR {
+    ForKeySteps(k.rows, [&](const RowList<kKeyStep>& step) HWY_ATTR {
       ForRowGroups(q.rows, [&](auto rows, Index r) HWY_ATTR {
-        DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), run, scores.data + r * scores.stride + first,
+        DotKeys<Stored, decltype(rows)::value>(rows_from(q, r), k, step, scores.data + r * scores.stride,
                                                scores.stride);
       });
     });
   });
 }
 
+// `Columns` vectors of columns of out[r] += sum of weights[r, j] * values[j].
+template <class Stored, int Rows, int Keys, int Columns>
+HWY_INLINE void WeighColumns(const V (&weights)[Rows][Keys], const typename Stored::T* const (&values)[Keys],
+                             Index column, float* HWY_RESTRICT out, Index out_stride) {
+  const D d;
+  V value[Keys][Columns];
+  REGARD_UNROLL for (int j = 0; j < Keys; ++j) REGARD_UNROLL for (int c = 0; c < Columns; ++c) value[j][c] =
+      InRegister(Stored::Load(d, values[j] + column + c * kLanes));
+  REGARD_UNROLL for (int r = 0; r < Rows; ++r) {
+    float* row = out + r * out_stride + column;
+    V sum[Columns];
+    REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[c] = hn::LoadU(d, row + c * kLanes);
+    REGARD_UNROLL for (int j = 0; j < Keys; ++j) REGARD_UNROLL for (int c = 0; c < Columns; ++c) sum[c] =
+        hn::MulAdd(weights[r][j], value[j][c], sum[c]);
+    REGARD_UNROLL for (int c = 0; c < Columns; ++c) hn::StoreU(sum[c], d, row + c * kLanes);
+  }
+}
+
+// out[r] += sum of weights[r, at[j]] * v[at[j]]. The scales of v go into the weights:
+// there are fewer of them.
+template <class Stored, int Rows, int Keys>
+HWY_INLINE void WeighGroup(const float* weights, Index stride, const Matrix& v, const Index (&at)[Keys], float* out,
+                           Index out_stride) {
+  const D d;
+  const typename Stored::T* values[Keys];
+  V weight[Rows][Keys];
+  REGARD_UNROLL for (int j = 0; j < Keys; ++j) {
+    values[j] = RowOf<Stored>(v, at[j]);
+    const float scale = ScaleOf<Stored>(v, at[j]);
+    REGARD_UNROLL for (int r = 0; r < Rows; ++r) weight[r][j] =
+        hn::Set(d, Stored::kScaled ? weights[r * stride + at[j]] * scale : weights[r * stride + at[j]]);
+  }
+  constexpr int kColumns = 2;
+  Index i = 0;
+  for (; i + kColumns * kLanes <= v.depth; i += kColumns * kLanes)
+    WeighColumns<Stored, Rows, Keys, kColumns>(weight, values, i, out, out_stride);
+  for (; i < v.depth; i += kLanes) WeighColumns<Stored, Rows, Keys, 1>(weight, values, i, out, out_stride);
+}
+
+template <class Stored, int Keys>
+HWY_INLINE void WeighKeys(const Tile& weights, const Matrix& v, const Index (&at)[Keys], float* out, Index out_stride) {
+  ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
+    WeighGroup<Stored, decltype(rows)::value, Keys>(weights.data + r * weights.stride, weights.stride, v, at,
+                                                    out + r * out_stride, out_stride);
+  });
+}
+
 void WeighRows(const Tile& weights, const Matrix& v, float* out, Index out_stride) {
   WithStorage(v, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    ForRuns(v, [&](Index first, const Matrix& run) HWY_ATTR {
-      ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
-        WeighValues<Stored, decltype(rows)::value>(weights.data + r * weights.stride + first, weights.stride, run,
-                                                   out + r * out_stride, out_stride);
-      });
-    });
+    const Index run = v.rows / kValueStreams;
+    for (Index j = 0; j < run; ++j)
+      WeighKeys<Stored, kValueStreams>(weights, v, {j, run + j, 2 * run + j, 3 * run + j}, out, out_stride);
+    for (Index j = run * kValueStreams; j < v.rows; ++j) WeighKeys<Stored, 1>(weights, v, {j}, out, out_stride);
   });
 }
 

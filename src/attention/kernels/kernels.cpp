@@ -35,17 +35,14 @@ double MultiplyAddBurst(Index rounds, float* sink) {
 
 std::uint64_t SumWords(const std::uint64_t* words, Index count) {
   const hn::ScalableTag<std::uint64_t> d;
-  const Index lanes = static_cast<Index>(hn::Lanes(d));
-  auto first = hn::Zero(d), second = first, third = first, fourth = first;
-  Index i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    first = hn::Add(first, hn::LoadU(d, words + i));
-    second = hn::Add(second, hn::LoadU(d, words + i + lanes));
-    third = hn::Add(third, hn::LoadU(d, words + i + 2 * lanes));
-    fourth = hn::Add(fourth, hn::LoadU(d, words + i + 3 * lanes));
-  }
-  for (; i < count; i += lanes) first = hn::Add(first, hn::LoadU(d, words + i));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(first, second), hn::Add(third, fourth))));
+  constexpr Index kStreams = 4, kLine = 8;
+  const Index lanes = static_cast<Index>(hn::Lanes(d)), part = count / kStreams;
+  hn::Vec<decltype(d)> sums[kStreams];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  for (Index i = 0; i < part; i += kLine)
+    REGARD_UNROLL for (int s = 0; s < kStreams; ++s) for (Index j = i; j < i + kLine; j += lanes) sums[s] =
+        hn::Add(sums[s], hn::LoadU(d, words + s * part + j));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
 }
 
 static_assert(kColumnTile >= narrowest_panel);
@@ -87,6 +84,7 @@ const Kernels* Table() {
                              DistanceSums,
                              FindAbove,
                              RunHide,
+                             RunAllVisible,
                              RunMarkVisible,
                              RunAddBias,
                              RunSoftcap,

@@ -169,6 +169,20 @@ void RunHide(const Tile& tile, const std::uint8_t* visible, Index visible_stride
   }
 }
 
+bool RunAllVisible(const Tile& tile) {
+  const D d;
+  const V hidden = hn::Set(d, -kInfinity);
+  auto any = hn::Eq(hidden, hn::Zero(d));  // none yet
+  bool rest = false;
+  for (Index i = 0; i < tile.rows; ++i) {
+    const float* row = tile.data + i * tile.stride;
+    ForColumns(
+        tile.keys, [&](Index j) HWY_ATTR { any = hn::Or(any, hn::Eq(hn::LoadU(d, row + j), hidden)); },
+        [&](Index j) { rest |= row[j] == -kInfinity; });
+  }
+  return !rest && hn::AllFalse(d, any);
+}
+
 bool RunMarkVisible(const Tile& tile, std::uint8_t* visible, Index visible_stride) {
   bool all = true;
   for (Index i = 0; i < tile.rows; ++i)
