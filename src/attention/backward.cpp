@@ -110,26 +110,51 @@ void BackwardBlock::pack_keys() {
 }
 
 void BackwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step) {
-  const Spot spot = panels.within(tile);
-  const kernels::Tile weights{memory_.weights, call_.tile_stride(), spot.rows, spot.keys};
-  const kernels::Tile gradients{memory_.gradients, weights.stride, spot.rows, spot.keys};
-  const bool finite = take_chunk(spot) && keys_finite_;
-  multiply_forward(memory_.queries, {memory_.key_columns, call_.sizes.head_dim}, panels, weights);
-  finish_scores(call_, spot, panels, weights, memory_.scratch, &inputs_);
+  kernels::Tile weights{memory_.weights, call_.tile_stride(), tile.rows, 0};
+  const bool finite = take_chunk(tile) && keys_finite_;
+  weights.keys = for_seen_runs(panels, [&](const SeenRun& run) { score_run(tile, panels, run); });
+  kernels::Tile gradients = weights;
+  gradients.data = memory_.gradients;
   const bool select = !finite && !kernels_.mark_visible(weights, memory_.scratch, weights.stride);
-  multiply_forward(memory_.dout, {memory_.value_columns, call_.sizes.value_dim}, panels, gradients);
-  const Index row = call_.row_index(b_, spot.h, spot.row);
+  const Index row = call_.row_index(b_, tile.h, tile.row);
   // The scale comes last: after what bias and modifiers want to know.
   const bool apart = changes_scores(call_);
   kernels_.softmax_gradient({weights, gradients, state_.lse.data() + row, state_.shared.data() + row,
-                             drop(spot, weights.stride), apart ? 1.0f : call_.scale});
+                             call_.options.dropout.p == 0 ? nullptr : memory_.keep, apart ? 1.0f : call_.scale});
   add_transposed(weights, panels, {memory_.dout, memory_.dv, call_.sizes.value_dim}, select);
-  add_bias_gradient(spot, gradients);
-  chain_modifiers(spot, gradients);
-  if (apart) kernels_.scale(gradients, call_.scale);
+  if (apart) pass_through_changes(tile, panels, gradients);
   add_transposed(gradients, panels, {memory_.queries, memory_.dk, call_.sizes.head_dim}, select);
   multiply_keys(gradients, panels, select);
-  add_queries(spot, step);
+  add_queries(tile, step);
+}
+
+// A run's scores, the gradients of its weights, and dropout factors.
+void BackwardBlock::score_run(const Spot& tile, const PanelCoverage& panels, const SeenRun& run) {
+  const Spot spot = run.within(panels, tile);
+  const auto columns = [&](float* memory) {
+    return kernels::Tile{memory + run.column, call_.tile_stride(), spot.rows, spot.keys};
+  };
+  const Index first = panels.first + run.first;
+  inputs_.column = run.column;
+  multiply_forward(memory_.queries, {memory_.key_columns, call_.sizes.head_dim}, first, columns(memory_.weights));
+  finish_scores(call_, spot, panels_of(panels, run), columns(memory_.weights), memory_.scratch + run.column, &inputs_);
+  multiply_forward(memory_.dout, {memory_.value_columns, call_.sizes.value_dim}, first, columns(memory_.gradients));
+  if (call_.options.dropout.p > 0)
+    kernels_.dropout_factors(columns(memory_.keep), dropout_spot(call_.options.dropout, spot));
+}
+
+// From d(score entering the softmax) back to d(q . k), with what bias and modifiers
+// learn on the way.
+void BackwardBlock::pass_through_changes(const Spot& tile, const PanelCoverage& panels,
+                                         const kernels::Tile& gradients) {
+  for_seen_runs(panels, [&](const SeenRun& run) {
+    const kernels::Tile columns = columns_of(gradients, run.column, run.keys);
+    const Spot spot = run.within(panels, tile);
+    inputs_.column = run.column;
+    add_bias_gradient(spot, columns);
+    chain_modifiers(spot, columns);
+  });
+  kernels_.scale(gradients, call_.scale);
 }
 
 // The chunk's queries and output gradients; true if finite.
@@ -141,15 +166,12 @@ bool BackwardBlock::take_chunk(const Spot& spot) {
          finite;
 }
 
-// tile[rows x keys] = rows . keys^T; zeros where nobody sees.
-void BackwardBlock::multiply_forward(const float* rows, const PackedKeys& keys, const PanelCoverage& panels,
+// tile[rows x keys] = rows . keys^T, from key `first` of the block on.
+void BackwardBlock::multiply_forward(const float* rows, const PackedKeys& keys, Index first,
                                      const kernels::Tile& tile) const {
   const Index depth = keys.depth, stride = spread_rows(kernels::padded(depth, kernels_.column_tile));
-  fill_unseen(panels, tile, 0.0f);
-  for_seen_runs(panels, [&](Index first, Index count) {
-    kernels_.product({rows, stride, 1, keys.data + (panels.first + first) * depth, kernels_.column_tile * depth,
-                      kernels_.column_tile, tile.data + first, tile.stride, tile.rows, count, depth, false});
-  });
+  kernels_.product({rows, stride, 1, keys.data + first * depth, kernels_.column_tile * depth, kernels_.column_tile,
+                    tile.data, tile.stride, tile.rows, tile.keys, depth, false});
 }
 
 // to[keys x depth] += tile^T . rows
@@ -157,40 +179,40 @@ void BackwardBlock::add_transposed(const kernels::Tile& tile, const PanelCoverag
                                    bool select) const {
   if (sums.depth == 0) return;
   const Index wide = kernels::padded(sums.depth, kernels_.column_tile);
-  for_seen_runs(panels, [&](Index first, Index count) {
-    const kernels::Product product{tile.data + first,
+  for_seen_runs(panels, [&](const SeenRun& run) {
+    const kernels::Product product{tile.data + run.column,
                                    1,
                                    tile.stride,
                                    sums.rows,
                                    kernels_.column_tile,
                                    spread_rows(wide),
-                                   sums.to + (panels.first + first) * wide,
+                                   sums.to + (panels.first + run.first) * wide,
                                    wide,
-                                   count,
+                                   run.keys,
                                    sums.depth,
                                    tile.rows,
                                    true};
-    kernels::multiply(kernels_, product, {select ? memory_.scratch + first : nullptr, 1, tile.stride});
+    kernels::multiply(kernels_, product, {select ? memory_.scratch + run.column : nullptr, 1, tile.stride});
   });
 }
 
 // What the tile's keys give to the chunk's dq.
 void BackwardBlock::multiply_keys(const kernels::Tile& gradients, const PanelCoverage& panels, bool select) const {
   bool accumulate = false;
-  for_seen_runs(panels, [&](Index first, Index count) {
-    const kernels::Product product{gradients.data + first,
+  for_seen_runs(panels, [&](const SeenRun& run) {
+    const kernels::Product product{gradients.data + run.column,
                                    gradients.stride,
                                    1,
-                                   memory_.key_panels + (panels.first + first) * kernels_.column_tile,
+                                   memory_.key_panels + (panels.first + run.first) * kernels_.column_tile,
                                    visible_keys_ * kernels_.column_tile,
                                    kernels_.column_tile,
                                    memory_.dq,
                                    wide_depth_,
                                    gradients.rows,
                                    call_.sizes.head_dim,
-                                   count,
+                                   run.keys,
                                    accumulate};
-    kernels::multiply(kernels_, product, {select ? memory_.scratch + first : nullptr, gradients.stride, 1});
+    kernels::multiply(kernels_, product, {select ? memory_.scratch + run.column : nullptr, gradients.stride, 1});
     accumulate = true;
   });
 }
@@ -205,12 +227,6 @@ void BackwardBlock::add_queries(const Spot& spot, Index step) {
   }
   for (Index i = 0; i < spot.rows; ++i)
     for (Index d = 0; d < call_.sizes.head_dim; ++d) dq(b_, spot.h, spot.row + i, d) += memory_.dq[i * wide_depth_ + d];
-}
-
-const float* BackwardBlock::drop(const Spot& spot, Index stride) const {
-  if (call_.options.dropout.p == 0) return nullptr;
-  kernels_.dropout_factors({memory_.keep, stride, spot.rows, spot.keys}, dropout_spot(call_.options.dropout, spot));
-  return memory_.keep;
 }
 
 void BackwardBlock::wait_for_earlier_blocks(Index step) {
@@ -239,7 +255,7 @@ void BackwardBlock::add_bias_gradient(const Spot& spot, const kernels::Tile& gra
   add_tile(state_.dbias_shared, spot, gradients);
 }
 
-// From d(score entering the softmax) back to d(q . k * scale).
+// Undoes the modifiers, last to first.
 void BackwardBlock::chain_modifiers(const Spot& spot, const kernels::Tile& gradients) {
   const auto& chain = call_.options.score.chain();
   const TileOrigin origin{b_, spot.h, spot.row, call_.q_start(b_) + spot.row, spot.key};
@@ -247,12 +263,13 @@ void BackwardBlock::chain_modifiers(const Spot& spot, const kernels::Tile& gradi
                               static_cast<std::int32_t>(spot.keys)};
   for (std::size_t m = chain.size(); m-- > 0;) {
     if (chain[m]->parameter_count() > 0)
-      chain[m]->add_parameter_gradient({tile.scores, tile.stride, tile.rows, tile.keys}, inputs_.tiles[m], origin,
+      chain[m]->add_parameter_gradient({tile.scores, tile.stride, tile.rows, tile.keys},
+                                       inputs_.tiles[m] + inputs_.column, origin,
                                        state_.parameter_sums(item_, m, chain[m]->parameter_count()));
     if (chain[m]->kind() == ScoreModifier::Kind::softcap)
-      kernels_.softcap_chain(gradients, inputs_.tiles[m], chain[m]->softcap_value());
+      kernels_.softcap_chain(gradients, inputs_.tiles[m] + inputs_.column, chain[m]->softcap_value());
     else
-      chain[m]->chain(tile, inputs_.tiles[m], origin);
+      chain[m]->chain(tile, inputs_.tiles[m] + inputs_.column, origin);
   }
 }
 

@@ -97,12 +97,12 @@ class BackwardBlock {
   void pack_keys();
   void meet_chunk(const Spot& tile, const PanelCoverage& panels, Index step);
   bool take_chunk(const Spot& spot);
-  void multiply_forward(const float* rows, const PackedKeys& keys, const PanelCoverage& panels,
-                        const kernels::Tile& tile) const;
+  void score_run(const Spot& tile, const PanelCoverage& panels, const SeenRun& run);
+  void multiply_forward(const float* rows, const PackedKeys& keys, Index first, const kernels::Tile& tile) const;
+  void pass_through_changes(const Spot& tile, const PanelCoverage& panels, const kernels::Tile& gradients);
   void add_transposed(const kernels::Tile& tile, const PanelCoverage& panels, const KeySums& sums, bool select) const;
   void multiply_keys(const kernels::Tile& gradients, const PanelCoverage& panels, bool select) const;
   void add_queries(const Spot& spot, Index step);
-  const float* drop(const Spot& spot, Index stride) const;
   template <class T>
   void add_tile(const View<T, 4>& dbias, const Spot& spot, const kernels::Tile& gradients) const;
   void add_bias_gradient(const Spot& spot, const kernels::Tile& gradients);

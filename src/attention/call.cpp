@@ -138,7 +138,9 @@ void finish_scores(const Call& call, const Spot& spot, const PanelCoverage& pane
   bool hidden_by_modifier = false;
   for (std::size_t m = 0; m < chain.size(); ++m) {
     if (inputs)
-      std::memcpy(inputs->tiles[m], scores.data, sizeof(float) * static_cast<std::size_t>(scores.rows * scores.stride));
+      for (Index i = 0; i < scores.rows; ++i)
+        std::copy_n(scores.data + i * scores.stride, scores.keys,
+                    inputs->tiles[m] + inputs->column + i * scores.stride);
     if (!apply_modifier(call, *chain[m], scores, origin)) continue;
     merge_hidden(scores, scratch, !hidden_by_modifier);
     hidden_by_modifier = true;

@@ -96,6 +96,7 @@ inline bool has_float_rows(const OutputView& x) { return x.dtype() == DType::f32
 // What finish_scores keeps for a backward pass: the score each modifier saw.
 struct ModifierInputs {
   std::vector<float*> tiles;  // one per modifier, laid out like the score tile
+  Index column = 0;           // where the scores at hand stand in it
 };
 
 struct PanelCoverage;

@@ -113,22 +113,22 @@ void ForwardBlock::ask_for_next(const Spot& tile, Index next_key) const {
 
 void ForwardBlock::meet_chunk(const Spot& tile, const PanelCoverage& panels) {
   const Index chunk_row = tile.row - row_, depth = call_.sizes.head_dim;
-  const Spot seen = panels.within(tile);
-  const kernels::Tile scores{memory_.scores, call_.tile_stride(), seen.rows, seen.keys};
-  fill_unseen(panels, scores, 0.0f);
-  for_seen_runs(panels, [&](Index first, Index keys) {
-    kernels_.product({memory_.queries + chunk_row * depth, depth, 1, memory_.keys + (panels.first + first) * depth,
-                      kernels_.column_tile * depth, kernels_.column_tile, scores.data + first, scores.stride, seen.rows,
-                      keys, depth, false});
+  kernels::Tile scores{memory_.scores, call_.tile_stride(), tile.rows, 0};
+  scores.keys = for_seen_runs(panels, [&](const SeenRun& run) {
+    const kernels::Tile columns = columns_of(scores, run.column, run.keys);
+    kernels_.product({memory_.queries + chunk_row * depth, depth, 1, memory_.keys + (panels.first + run.first) * depth,
+                      kernels_.column_tile * depth, kernels_.column_tile, columns.data, columns.stride, columns.rows,
+                      columns.keys, depth, false});
+    finish_scores(call_, run.within(panels, tile), panels_of(panels, run), columns, memory_.scratch + run.column);
   });
-  finish_scores(call_, seen, panels, scores, memory_.scratch);
   const bool select = !values_finite_ && !kernels_.mark_visible(scores, memory_.scratch, scores.stride);
   kernels_.softmax_step({scores, rows_.max.data() + at(chunk_row), rows_.sum.data() + at(chunk_row),
                          rows_.spread.empty() ? nullptr : rows_.spread.data() + at(chunk_row),
                          memory_.out + chunk_row * out_stride_, out_stride_, call_.sizes.value_dim});
-  drop_weights(call_, seen, scores);
-  for_seen_runs(panels, [&](Index first, Index keys) {
-    add_values(columns_of(scores, first, keys), tile, panels.first + first, select ? memory_.scratch + first : nullptr);
+  for_seen_runs(panels, [&](const SeenRun& run) {
+    const kernels::Tile weights = columns_of(scores, run.column, run.keys);
+    drop_weights(call_, run.within(panels, tile), weights);
+    add_values(weights, tile, panels.first + run.first, select ? memory_.scratch + run.column : nullptr);
   });
 }
 

@@ -33,22 +33,26 @@ PanelCoverage seen_panels(const Call& call, const Spot& tile) {
   return panels;
 }
 
-void fill_unseen(const PanelCoverage& panels, const kernels::Tile& tile, float value) {
-  Index seen = 0;
-  const auto fill = [&](Index end) {
-    for (Index i = 0; i < tile.rows && end > seen; ++i)
-      std::fill_n(tile.data + i * tile.stride + seen, end - seen, value);
-  };
-  for_seen_runs(panels, [&](Index first, Index keys) {
-    fill(first);
-    seen = first + keys;
-  });
-  fill(tile.keys);
+PanelCoverage panels_of(const PanelCoverage& panels, const SeenRun& run) {
+  PanelCoverage part{panels.width, 0, run.keys, Coverage::all, {}};
+  if (panels.whole == Coverage::all) return part;
+  const Index first = run.first / panels.width, count = (run.keys + panels.width - 1) / panels.width;
+  for (Index n = 0; n < count; ++n) {
+    const Coverage coverage = panels.of[static_cast<std::size_t>(first + n)];
+    part.of[static_cast<std::size_t>(n)] = coverage;
+    if (coverage != Coverage::all) part.whole = Coverage::some;
+  }
+  return part;
 }
 
 void hide_pairs(const Call& call, const Spot& spot, const PanelCoverage& panels, const kernels::Tile& scores,
                 std::uint8_t* scratch) {
   if (panels.whole == Coverage::all) return;
+  if (panels.whole == Coverage::none) {
+    for (Index i = 0; i < scores.rows; ++i)
+      std::fill_n(scores.data + i * scores.stride, scores.keys, -std::numeric_limits<float>::infinity());
+    return;
+  }
   const auto in_part = [&](Index key) {
     return panels.of[static_cast<std::size_t>(key / panels.width)] == Coverage::some;
   };
@@ -61,7 +65,6 @@ void hide_pairs(const Call& call, const Spot& spot, const PanelCoverage& panels,
     }
     begin = end == begin ? begin + panels.width : end;
   }
-  fill_unseen(panels, scores, -std::numeric_limits<float>::infinity());
 }
 
 }  // namespace regard::detail

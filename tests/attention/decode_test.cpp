@@ -2,6 +2,7 @@
 // heads, over several splits.
 #include "attention/cases.h"
 #include "regard/plan.h"
+#include "regard/sparse_masks.h"
 
 namespace regard {
 namespace {
@@ -47,6 +48,15 @@ TEST(decode, every_composition_matches_the_reference) {
     dropped.options.dropout = {0.3, 11};
     expect_decoding(dropped);
   });
+}
+
+// Four heads share their keys, and each sees other blocks of 512 of them.
+TEST(decode, a_block_that_one_head_of_a_group_sees_is_hidden_from_the_others) {
+  Composition c = decoding("blocks of its own for each head");
+  const Tensor<std::int64_t> chosen({8, 1, 2}, {0, 1, 2, 2, 3, 0, 1, 1, 4, 0, 2, 1, 3, 3, 0, 4});
+  c.options.mask = chosen_blocks(chosen.view<3>(), 512);
+  c.options.q_start = Index{0};
+  on_each_instruction_set([&] { expect_decoding(c); });
 }
 
 TEST(decode, hidden_values_that_are_not_finite_do_not_matter) {
