@@ -126,15 +126,15 @@ void check_pattern(const BigBird& pattern) {
       refuse(std::string(name) + " must be a number of blocks, got " + std::to_string(value));
 }
 
-// The lists that a thread asked for last: tiles ask for the same few again and
-// again, and drawing costs more than looking. A rule is known by its number, not
+// The lists that a thread asked for last: tiles ask for those of a block of queries
+// again and again, and drawing costs more than looking. A rule is known by its number, not
 // by its address, which another rule may get after it.
 class RecentLists {
  public:
   using List = std::vector<Index>;
   template <class F>
   static const List& of(std::uint64_t rule, Index head, Index own, F make) {
-    thread_local std::array<Entry, 16> entries;
+    thread_local std::array<Entry, 256> entries;
     Entry& entry = entries[static_cast<std::size_t>(own) % entries.size()];
     if (entry.rule != rule || entry.head != head || entry.own != own) entry = {rule, head, own, make(head, own)};
     return entry.list;
