@@ -27,12 +27,14 @@ using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
 struct Arguments {
-  std::string text, model, data;
+  std::string text, model, data, strings;
   Index draws = 5;
   std::uint64_t seed = 1;
   int width = 0;
   bool skip_bad = false, json = false;
 };
+
+const std::string& file_of(const Arguments& a) { return a.data.empty() ? a.strings : a.data; }
 
 // Texts with the answers that ended.
 struct Answered {
@@ -51,38 +53,77 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 double mean(double sum, Index count) { return count > 0 ? sum / static_cast<double>(count) : 0; }
 
-Answered answers_to(const Model& model, const std::vector<std::vector<std::int64_t>>& sources) {
-  const auto found = answer(model, sources, {});
+// text(i, answer) for each answer that ended.
+template <class F>
+Answered those_that_ended(const std::vector<Hypothesis>& answers, F text) {
   Answered all;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].truncated)
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].truncated)
       ++all.left_out;
     else
-      all.texts.push_back({sources[i], found[i].symbols});
+      all.texts.push_back(text(i, answers[i].symbols));
   }
   return all;
 }
 
-Answered answered_text(const Arguments& a, const Model& model) {
+Answered answers_to(const Model& model, const std::vector<std::vector<std::int64_t>>& sources) {
+  return those_that_ended(answer(model, sources, {}), [&](std::size_t i, const std::vector<std::int64_t>& symbols) {
+    return AnsweredText{sources[i], symbols};
+  });
+}
+
+Answered answers_to_pictures(const Model& model, std::vector<Tensor<float>> patches) {
+  std::vector<const Tensor<float>*> pictures;
+  for (const Tensor<float>& one : patches) pictures.push_back(&one);
+  return those_that_ended(
+      answer_pictures(model, pictures, {}),
+      [&](std::size_t i, const std::vector<std::int64_t>& symbols) { return answered_picture(patches[i], symbols); });
+}
+
+std::vector<std::int64_t> source_ids(const Arguments& a, const Model& model) {
   std::vector<std::string> strangers;
   const auto ids = model.source_ids(a.text, &strangers);
   if (ids.empty()) throw UsageError("the text is empty");
   note_unknown("explain", a.text, strangers);
-  Answered all = answers_to(model, {ids});
-  if (all.texts.empty()) throw Error("the model's answer to this text does not end: there is nothing to explain");
+  return ids;
+}
+
+Answered answered_text(const Arguments& a, const Model& model) {
+  Answered all = model.reads_pictures() ? answers_to_pictures(model, {model.patches(picture_for(model, a.text))})
+                                        : answers_to(model, {source_ids(a, model)});
+  if (all.texts.empty())
+    throw Error(fmt::format("the model's answer to this {} does not end: there is nothing to explain",
+                            model.reads_pictures() ? "picture" : "text"));
   return all;
 }
 
-Answered answered_data(const Arguments& a, const Model& model) {
-  const LengthLimits longest{.source = model.config.max_length};
-  const Dataset data = read_tsv(a.data, {.words = model.words, .skip_bad = a.skip_bad, .longest = longest});
+Answered answers_to_texts_of(const Arguments& a, const Model& model, const TsvOptions& options) {
   std::vector<std::vector<std::int64_t>> sources;
-  for (const Question& question : group_references(data)) {
+  for (const Question& question : group_references(read_tsv(a.data, options))) {
     sources.emplace_back();
     for (const std::string& symbol : question.source) sources.back().push_back(model.source.id(symbol));
   }
-  Answered all = answers_to(model, sources);
-  if (all.texts.empty()) throw Error(a.data + ": no text has an answer that ends");
+  return answers_to(model, sources);
+}
+
+Answered answers_to_pictures_of(const Arguments& a, const Model& model, const TsvOptions& options) {
+  const Dataset data = a.strings.empty() ? read_picture_list(a.data, options, model.config.patches.height)
+                                         : drawn_dataset(read_string_plan(a.strings), Part::test);
+  std::vector<Tensor<float>> patches;
+  for (Question& question : picture_questions(model, data)) patches.push_back(std::move(question.patches));
+  return answers_to_pictures(model, std::move(patches));
+}
+
+Answered answered_data(const Arguments& a, const Model& model) {
+  if (!a.strings.empty() && !model.reads_pictures())
+    throw UsageError("--strings are drawn as pictures, but this model reads text");
+  const TsvOptions options{.words = model.words,
+                           .skip_bad = a.skip_bad,
+                           .pictures = model.reads_pictures(),
+                           .longest = {.source = model.config.max_length}};
+  Answered all =
+      model.reads_pictures() ? answers_to_pictures_of(a, model, options) : answers_to_texts_of(a, model, options);
+  if (all.texts.empty()) throw Error(file_of(a) + ": nothing in it has an answer that ends");
   return all;
 }
 
@@ -280,7 +321,10 @@ struct TextWords {
 
 TextWords words_of(const Arguments& a, const Model& model, const AnsweredText& text) {
   TextWords words;
-  for (const std::string& symbol : source_symbols(a.text, model.words)) words.source.push_back(printable(symbol));
+  if (model.reads_pictures())
+    words.source = patch_labels(model.config.patches, static_cast<Index>(text.source.size()));
+  else
+    for (const std::string& symbol : source_symbols(a.text, model.words)) words.source.push_back(printable(symbol));
   std::vector<std::int64_t> produced = text.answer;
   produced.push_back(Vocabulary::end);
   words.symbols = model.target_symbols(produced);
@@ -298,21 +342,26 @@ void explain_text(const Arguments& a, Model& model, const Answered& answered, co
     return;
   }
   const int width = terminal_width(a.width);
-  fmt::print("{}\n", terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(words.source, " "),
+  const std::string source = model.reads_pictures() ? fmt::format("{}, {} patches", a.text, words.source.size())
+                                                    : fmt::format("{}", fmt::join(words.source, " "));
+  fmt::print("{}\n", terminal_wrapped(fmt::format("{}  ->  {}", source,
                                                   fmt::join(words.symbols.begin(), words.symbols.end() - 1, " ")),
                                       width));
   print_part(
-      "What each symbol was read from: the source symbol that a method puts first, where it stands, its score. "
-      "weights and norms: shares of the cross-attention, mean over decoder layers and heads. rollout: weights followed "
-      "through all layers. gradient: weight times gradient of log p, summed over layers and heads. ablation: how far p "
-      "falls with that source symbol hidden.",
+      fmt::format("What each symbol was read from: the {} that a method puts first, where it stands, its score. ",
+                  model.reads_pictures() ? "patch (by its left edge in pixels)" : "source symbol") +
+          "weights and norms: shares of the cross-attention, mean over decoder layers and heads. rollout: weights "
+          "followed "
+          "through all layers. gradient: weight times gradient of log p, summed over layers and heads. ablation: how "
+          "far p "
+          "falls with it hidden.",
       symbol_rows(scores, words.source, words.symbols), width);
   print_report(found, a, width);
 }
 
 void explain_data(const Arguments& a, const Answered& answered, const Explanation& found) {
   if (a.json) {
-    Json report{{"data", a.data}, {"left_out", answered.left_out}};
+    Json report{{"data", file_of(a)}, {"left_out", answered.left_out}};
     report.update(json_of(found));
     fmt::print("{}\n", report.dump(2));
     return;
@@ -326,12 +375,13 @@ void explain_data(const Arguments& a, const Answered& answered, const Explanatio
 }
 
 void run(const Arguments& a) {
-  if (a.text.empty() == a.data.empty()) throw UsageError("give a TEXT or --data FILE, one of them");
-  Model model = load_model(model_folder(a.model));
-  refuse_model_of_pictures(model, "explain");
-  const Answered answered = a.data.empty() ? answered_text(a, model) : answered_data(a, model);
+  if (!a.text.empty() + !a.data.empty() + !a.strings.empty() != 1)
+    throw UsageError("give a TEXT or --data FILE or --strings FILE, one of them");
+  const bool single = !a.text.empty();
+  Model model = model_for(a.model, single ? std::vector{a.text} : std::vector<std::string>{});
+  const Answered answered = single ? answered_text(a, model) : answered_data(a, model);
   const Explanation found = explain(*model.network, answered.texts, {.seed = a.seed, .draws = a.draws});
-  a.data.empty() ? explain_text(a, model, answered, found) : explain_data(a, answered, found);
+  single ? explain_text(a, model, answered, found) : explain_data(a, answered, found);
 }
 
 }  // namespace
@@ -342,10 +392,17 @@ void add_explain(CLI::App& program) {
       "Whether a model's attention reflects what decides its answers: what methods say was read, beside what "
       "changes the answer");
   const auto a = std::make_shared<Arguments>();
-  command.add_option("TEXT", a->text, "Text whose answer is explained");
-  command.add_option("--model", a->model, "Folder of the model (default: the shipped one)")->type_name("DIR");
+  command.add_option("TEXT", a->text, "Text whose answer is explained; a PNG file for a model of pictures");
   command
-      .add_option("--data", a->data, "Instead of a TEXT: all sources of a TSV file, each with the model's own answer")
+      .add_option("--model", a->model,
+                  "Folder of the model (default: the shipped one, for a PNG file that of pictures)")
+      ->type_name("DIR");
+  command
+      .add_option("--data", a->data,
+                  "Instead of a TEXT: all sources of a TSV file (texts or names of PNG files), each with the model's "
+                  "own answer")
+      ->type_name("FILE");
+  command.add_option("--strings", a->strings, "Instead: pictures of the test strings that this JSON file plans")
       ->type_name("FILE");
   command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines of the file");
   command.add_option("--draws", a->draws, "Draws of permuted weights, random weights and random orders")
@@ -358,6 +415,7 @@ void add_explain(CLI::App& program) {
   add_threads_option(command);
   set_example(command,
               "  regard explain thought\n"
+              "  regard explain regard7.png  # after `regard picture regard7 -o regard7.png`\n"
               "  regard explain --data data/cmudict/test.tsv  # after `make data`");
   command.callback([a, &command] {
     if (a->json && command.count("--width") > 0) throw UsageError("--width does not go with --json");

@@ -57,10 +57,6 @@ Tensor<float> picture_for(const Model& model, const std::string& path) {
   }
 }
 
-void refuse_model_of_pictures(const Model& model, const std::string& command) {
-  if (model.reads_pictures()) throw UsageError(command + " looks into models of text; this one reads pictures");
-}
-
 std::string beside(const std::string& list, const std::string& path) {
   return (std::filesystem::path(list).parent_path() / path).string();
 }

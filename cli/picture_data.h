@@ -25,9 +25,6 @@ Model model_for(const std::string& given, const std::vector<std::string>& source
 // what is too wide, naming the file.
 Tensor<float> picture_for(const Model& model, const std::string& path);
 
-// For commands that look into text: throws UsageError for a model of pictures.
-void refuse_model_of_pictures(const Model& model, const std::string& command);
-
 // `path` as seen from the folder of `list`.
 std::string beside(const std::string& list, const std::string& path);
 

@@ -14,10 +14,14 @@
 
 namespace regard {
 
-// A text and the model's own answer to it, ids without begin and end.
+// A text, or a picture, and the model's own answer to it, ids without begin and end.
 struct AnsweredText {
   std::vector<std::int64_t> source, answer;
+  // [patches, patch size], of a picture (Model::patches): `source` then has any id but
+  // Vocabulary::pad for each patch.
+  Tensor<float> patches = {};
 };
+AnsweredText answered_picture(Tensor<float> patches, std::vector<std::int64_t> answer);
 
 // How far outputs moved: sums over symbols (answers with their end) and texts.
 struct OutputChange {
@@ -39,7 +43,8 @@ struct OutputChange {
 template <class T>
 class FixedAnswers {
  public:
-  // Throws ArgumentError for no texts, or a text without source.
+  // Throws ArgumentError for no texts, a text without source, and a picture whose
+  // patches are not one for each of its source.
   FixedAnswers(Seq2Seq<T>& model, const std::vector<AnsweredText>& texts);
 
   // Of every symbol at every place, [texts, longest answer + 1, target vocabulary].
@@ -50,6 +55,7 @@ class FixedAnswers {
   bool counts(AttentionKind kind, Index text, Index query) const;
   bool visible(AttentionKind kind, Index text, Index query, Index key) const;
   const Batch& batch() const { return batch_; }
+  SourceBatch<T> source() const;  // as Seq2Seq::encode takes it
 
  private:
   Seq2Seq<T>& model_;

@@ -13,6 +13,7 @@
 
 namespace regard {
 
+// A source symbol is a symbol of a text or a patch of a picture.
 // Ways to say how much each source symbol had to do with an answered symbol.
 //   weights   cross-attention weights, mean over heads and decoder layers
 //   norms     sizes of cross-attention contributions (contributions.h), shares of

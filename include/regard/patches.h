@@ -3,6 +3,9 @@
 // Source: Dosovitskiy et al., "An image is worth 16x16 words", 2021.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "regard/tensor.h"
 
 namespace regard {
@@ -22,6 +25,10 @@ void check_patches(const PatchSizes& sizes);
 
 // How many patches a picture of this width has; the last column may reach beyond it.
 Index patch_count(const PatchSizes& sizes, Index width);
+
+// A name for each of `patches` patches: the pixel of its left edge, and where there are
+// several rows of them, a comma and that of its upper edge.
+std::vector<std::string> patch_labels(const PatchSizes& sizes, Index patches);
 
 // picture [height, width] -> [patches, patch size], column of patches after
 // column, each from top to bottom, pixels of a patch row by row. The background

@@ -85,7 +85,7 @@ Tensor<double> gradient_scores(Seq2Seq<T>& model, const AnsweredText& text, cons
   const Batch& batch = answers.batch();
   SeenAttention<T> seen;
   auto tape = Tape<T>::differentiating();
-  const auto memory = model.encode(tape, batch.source, {&seen});
+  const auto memory = model.encode(tape, answers.source(), {&seen});
   const auto logits = model.decode(tape, memory, batch.source, batch.input, {&seen});
   const Tensor<double> p = answers.probabilities();
   Tensor<T> slope(logits->value.shape());

@@ -42,19 +42,37 @@ Tensor<double> softmax_rows(const Tensor<T>& logits) {
   return p;
 }
 
+void check_text(const AnsweredText& text) {
+  if (text.source.empty()) throw ArgumentError("FixedAnswers: a text is empty");
+  const auto length = static_cast<Index>(text.source.size());
+  if (!text.patches.empty() && (text.patches.rank() != 2 || text.patches.size(0) != length))
+    throw ArgumentError("FixedAnswers: patches " + text.patches.text() + " for a source of " + std::to_string(length));
+}
+
 Batch batch_of(const std::vector<AnsweredText>& texts) {
   if (texts.empty()) throw ArgumentError("FixedAnswers: there are no texts");
   std::vector<Encoded> encoded;
+  std::vector<std::vector<std::int64_t>> sources;
   for (const AnsweredText& text : texts) {
-    if (text.source.empty()) throw ArgumentError("FixedAnswers: a text is empty");
-    encoded.push_back({text.source, text.answer});
+    check_text(text);
+    if (text.patches.empty() != texts.front().patches.empty())
+      throw ArgumentError("FixedAnswers: some texts are pictures and some are not");
+    sources.push_back(text.source);
+    encoded.push_back({text.source, text.answer, text.patches});
   }
   std::vector<const Encoded*> pointers;
   for (const Encoded& one : encoded) pointers.push_back(&one);
-  return make_batch(pointers);
+  Batch batch = make_batch(pointers);
+  batch.source = padded_ids(sources);  // patches may be hidden among those that are seen
+  return batch;
 }
 
 }  // namespace
+
+AnsweredText answered_picture(Tensor<float> patches, std::vector<std::int64_t> answer) {
+  std::vector<std::int64_t> present(patches.empty() ? 0 : static_cast<std::size_t>(patches.size(0)), Vocabulary::begin);
+  return {std::move(present), std::move(answer), std::move(patches)};
+}
 
 OutputChange& OutputChange::operator+=(const OutputChange& more) {
   symbols += more.symbols;
@@ -76,9 +94,17 @@ FixedAnswers<T>::FixedAnswers(Seq2Seq<T>& model, const std::vector<AnsweredText>
     : model_(model), batch_(batch_of(texts)) {}
 
 template <class T>
+SourceBatch<T> FixedAnswers<T>::source() const {
+  if (batch_.patches.empty()) return batch_.source;
+  auto rows = Tensor<T>::uninitialised(batch_.patches.shape());
+  std::copy(batch_.patches.values().begin(), batch_.patches.values().end(), rows.data());
+  return {batch_.source, std::move(rows)};
+}
+
+template <class T>
 Tensor<double> FixedAnswers<T>::probabilities(const Inspection<T>& inspection) const {
   Tape<T> tape;
-  const auto memory = model_.encode(tape, batch_.source, inspection);
+  const auto memory = model_.encode(tape, source(), inspection);
   return softmax_rows(model_.decode(tape, memory, batch_.source, batch_.input, inspection)->value);
 }
 

@@ -52,6 +52,15 @@ void check_patches(const PatchSizes& sizes) {
                         " does not divide the pictures' height " + std::to_string(sizes.height));
 }
 
+std::vector<std::string> patch_labels(const PatchSizes& sizes, Index patches) {
+  std::vector<std::string> labels;
+  for (Index patch = 0; patch < patches; ++patch) {
+    labels.push_back(std::to_string(patch / sizes.rows() * sizes.patch_width));
+    if (sizes.rows() > 1) labels.back().append(",").append(std::to_string(patch % sizes.rows() * sizes.patch_height));
+  }
+  return labels;
+}
+
 Index patch_count(const PatchSizes& sizes, Index width) {
   return (width + sizes.patch_width - 1) / sizes.patch_width * sizes.rows();
 }

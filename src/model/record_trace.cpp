@@ -119,16 +119,6 @@ Trace recorded(const Model& model, const SourceBatch<float>& source, Trace trace
   return record(model, source, std::move(trace), output, options);
 }
 
-std::vector<std::string> patch_labels(const PatchedPicture& picture) {
-  std::vector<std::string> labels;
-  for (Index column = 0; column < picture.columns(); ++column)
-    for (Index row = 0; row < picture.rows(); ++row) {
-      const Index x = column * picture.patch_width, y = row * picture.patch_height;
-      labels.push_back(picture.rows() > 1 ? fmt::format("{},{}", x, y) : fmt::format("{}", x));
-    }
-  return labels;
-}
-
 }  // namespace
 
 Trace record_trace(const Model& model, const std::string& text, const std::vector<std::int64_t>& output,
@@ -145,7 +135,7 @@ Trace record_picture_trace(const Model& model, const Tensor<float>& picture, con
   PaddedPatches padded = padded_patches({&patches});
   Trace trace;
   trace.picture = PatchedPicture{picture, model.config.patches.patch_height, model.config.patches.patch_width};
-  trace.source = patch_labels(*trace.picture);
+  trace.source = patch_labels(model.config.patches, patches.size(0));
   return recorded(model, {std::move(padded.present), std::move(padded.patches)}, std::move(trace), output, options);
 }
 

@@ -148,6 +148,35 @@ class ShippedModel(PictureCase):
         text = self.works("eval", "--model", GLYPHS, "--strings", path, "--places")
         self.assertIn("mean of heads", text)
 
+    def test_a_picture_is_explained_by_its_patches(self):
+        path = self.draw("w7")
+        text = self.works("explain", path)
+        self.assertTrue(text.splitlines()[0].endswith("patches  ->  w 7"), text)
+        report = json.loads(self.works("explain", path, "--json"))
+        self.assertEqual(report["answer"], ["w", "7", "</s>"])
+        self.assertEqual(report["source"], [str(4 * i) for i in range(len(report["source"]))])
+        scores = report["scores"]
+        for row in scores["weights"]:
+            self.assertEqual(len(row), len(report["source"]))
+            self.assertAlmostEqual(sum(row), 1, places=5)
+        # The w stands left of the 7, and what each is read from does too.
+        places = [row.index(max(row)) for row in scores["weights"]]
+        self.assertLess(places[0], places[1])
+
+    def test_many_pictures_are_explained_together(self):
+        data = self.file("list.tsv", "one.png\ta b c\ntwo.png\tk 8\n")
+        self.draw("abc", name="one.png")
+        self.draw("k9", name="two.png")
+        report = json.loads(self.works("explain", "--model", GLYPHS, "--data", data, "--json"))
+        self.assertEqual((report["texts"], report["symbols"], report["left_out"]), (2, 7, 0))
+        plan = dict(PLAN, alphabet="abcdefghijklmnopqrstuvwxyz0123456789", longest=4, height=32, test=5)
+        path = self.file("plan.json", json.dumps(plan))
+        report = json.loads(self.works("explain", "--model", GLYPHS, "--strings", path, "--json", "--draws", "1"))
+        self.assertEqual(report["texts"] + report["left_out"], 5)
+        faithful = report["faithfulness"]
+        # A tenth of the patches taken away: those that ablation ranks first, against any.
+        self.assertGreater(faithful["ablation"]["comprehensiveness"][2], faithful["random"]["comprehensiveness"][2])
+
     def test_lists_of_files_are_measured(self):
         self.draw("abc", name="one.png")
         self.draw("k9", name="two.png")
@@ -173,7 +202,10 @@ class Refusals(PictureCase):
         path = self.draw("abc")
         self.fails(2, "run", path, "--model", PHONEMES, says=["x.png is a picture", "reads text"])
         self.fails(2, "view", path, "--model", PHONEMES, says=["x.png is a picture", "reads text"])
-        self.fails(2, "explain", "thought", "--model", GLYPHS, says=["this one reads pictures"])
+        self.fails(1, "explain", "thought", "--model", GLYPHS, says=["thought", "give PNG files"])
+        self.fails(1, "explain", self.file("text.png", "hello"), says=["text.png: is no PNG"])
+        self.fails(2, "explain", "--strings", self.file("plan.json", json.dumps(PLAN)), says=["reads text"])
+        self.fails(2, "explain", "thought", "--strings", "plan.json", says=["one of them"])
         plan = self.file("plan.json", json.dumps(PLAN))
         self.fails(2, "eval", "--model", PHONEMES, "--strings", plan, says=["reads text"])
         self.fails(1, "eval", "--model", GLYPHS, "--strings", plan, says=["[16,", "32"])
