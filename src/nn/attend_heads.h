@@ -7,6 +7,7 @@
 #include "regard/error.h"
 #include "regard/multi_head.h"
 #include "regard/pair_bias.h"
+#include "regard/positions.h"
 
 namespace regard::detail {
 
@@ -32,15 +33,26 @@ void copy_heads(const Tensor<T>& from, const View<T, 4>& to) {
         for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
 }
 
-// What a layer's call comes to: weights are kept for the way back in training, and shown when asked for.
+// What a call does to scores, and who learns it.
+template <class T>
+LearnedScore<T> score_of(const AttentionCall<T>& call) {
+  LearnedScore<T> score;
+  if (call.positions) score = call.positions->score();
+  Parameter<T>* table = call.pair_bias.table;
+  if (!table) return score;
+  if (!call.pair_bias.pairs) throw ArgumentError("pair_bias: a table without pairs");
+  score.modifiers = score.modifiers + pair_bias(std::as_const(table->value).template view<2>(), *call.pair_bias.pairs);
+  score.tables.push_back(table);
+  return score;
+}
+
+// What a layer's call comes to but for the scores: weights are kept for the way back in training, and shown when asked
+// for.
 template <class T>
 BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, double dropout) {
   BasicAttendOptions<T> options;
   options.mask = call.mask;
   options.q_start = call.q_start;
-  if (call.pair_bias.table && !call.pair_bias.pairs) throw ArgumentError("pair_bias: a table without pairs");
-  if (call.pair_bias.table)
-    options.score = pair_bias(std::as_const(call.pair_bias.table->value).template view<2>(), *call.pair_bias.pairs);
   if (tape.dropping() && dropout > 0) options.dropout = {dropout, tape.next_seed()};
   if (call.seen) options.observe = call.observe;
   if (call.change) options.observe.weights = true;

@@ -232,7 +232,8 @@ template <class T>
 Var<T> DisentangledAttention<T>::forward(Tape<T>& tape, const Var<T>& x, const Var<T>& relative,
                                          const AttentionCall<T>& call) {
   if (call.change) throw ArgumentError("DisentangledAttention: its heads can be seen, but not changed");
-  if (call.pair_bias.table) throw ArgumentError("DisentangledAttention: takes no bias besides its own");
+  if (call.pair_bias.table || call.positions)
+    throw ArgumentError("DisentangledAttention: takes no bias and no positions besides its own");
   if (x->value.rank() != 3) throw ArgumentError("DisentangledAttention: x " + x->value.text() + " must be 3-D");
   if (relative->value.shape() != Shape{2 * config.buckets, config.model_dim})
     throw ArgumentError("DisentangledAttention: relative " + relative->value.text() + " but " +

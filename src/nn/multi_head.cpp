@@ -48,12 +48,14 @@ BasicAttendGradients<double> run_backward(const Views<double>& gradients, View<c
   return result;
 }
 
-// The table's gradient, laid out like the table.
+// The gradients of what scores have learned, laid out like the tables.
 template <class T>
-void add_to_table(Parameter<T>* table, const BasicAttendGradients<T>& gradients) {
-  if (!table) return;
-  const std::vector<double>& sums = gradients.dparameters.front();
-  for (std::size_t n = 0; n < sums.size(); ++n) table->gradient[static_cast<Index>(n)] += static_cast<T>(sums[n]);
+void add_to_tables(const std::vector<Parameter<T>*>& tables, const BasicAttendGradients<T>& gradients) {
+  for (std::size_t m = 0; m < tables.size(); ++m) {
+    if (!tables[m]) continue;
+    const std::vector<double>& sums = gradients.dparameters[m];
+    for (std::size_t n = 0; n < sums.size(); ++n) tables[m]->gradient[static_cast<Index>(n)] += static_cast<T>(sums[n]);
+  }
 }
 
 // Hands a result to whoever looks in or changes it. `context` is the heads' output.
@@ -82,18 +84,20 @@ Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const 
                     heads_of(kv_data, kv_shape, 0, config.kv_heads, dim),
                     heads_of(kv_data, kv_shape, kv_width, config.kv_heads, dim)};
   };
-  const auto options = options_of(tape, call, config.dropout);
+  const LearnedScore<T> score = score_of(call);
+  auto options = options_of(tape, call, config.dropout);
+  options.score = score.modifiers;
   const auto x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
   auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
   show(call, result, kv, out, config);
   const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
-  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim, table = call.pair_bias.table] {
+  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim, tables = score.tables] {
     if (out->gradient.empty()) return;
     auto dq = Tensor<T>::uninitialised(q->value.shape()), dkv = Tensor<T>::uninitialised(kv->value.shape());
     const auto forward_x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
     const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), q_shape, 0, heads, dim); };
-    add_to_table(table, run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
-                                     {as_heads(out->value), lse->template view<3>()}, options));
+    add_to_tables(tables, run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
+                                       {as_heads(out->value), lse->template view<3>()}, options));
     detail::pass_on(*q, std::move(dq));
     detail::pass_on(*kv, std::move(dkv));
   });
@@ -147,6 +151,18 @@ void check_step_input(const char* call, const Tensor<T>& x, const MultiHeadConfi
                         std::to_string(config.model_dim) + "]");
 }
 
+// With positions, tokens stand where the layer counts them to.
+template <class T>
+void refuse_two_starts(const char* call, const AttentionCall<T>& attention) {
+  if (attention.positions && attention.q_start.count() > 0)
+    throw ArgumentError(std::string(call) + ": takes no q_start together with positions");
+}
+
+template <class T>
+void refuse_positions(const char* call, const AttentionCall<T>& attention) {
+  if (attention.positions) throw ArgumentError(std::string(call) + ": positions act in self-attention only");
+}
+
 }  // namespace
 
 template <class T>
@@ -186,15 +202,24 @@ MultiHeadAttention<T>::MultiHeadAttention(const std::string& name, const MultiHe
 
 template <class T>
 Var<T> MultiHeadAttention<T>::self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
-  return cross(tape, x, x, call);
+  refuse_two_starts("MultiHeadAttention::self", call);
+  const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
+  if (call.positions) call.positions->turn(tape, config, q, kv, 0);
+  return attend_projected(tape, q, kv, call);
 }
 
 template <class T>
 Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
                                     const AttentionCall<T>& call) {
+  refuse_positions("MultiHeadAttention::cross", call);
+  return attend_projected(tape, query.forward(tape, x), key_value.forward(tape, memory), call);
+}
+
+template <class T>
+Var<T> MultiHeadAttention<T>::attend_projected(Tape<T>& tape, const Var<T>& q, const Var<T>& kv,
+                                               const AttentionCall<T>& call) {
   if (call.change && tape.recording())
     throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
-  const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
   const auto context = detail::attend_heads(tape, config, q, kv, call);
   if (call.seen) call.seen->layer = this;
   return output.forward(tape, context);
@@ -226,9 +251,10 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   };
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
   const auto shape = shape3(q->value);
-  auto result =
-      run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
-          filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options_of(tape, call, 0.0));
+  auto options = options_of(tape, call, 0.0);
+  options.score = detail::score_of(call).modifiers;
+  auto result = run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
+                    filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options);
   if (call.seen) {
     *call.seen = {};
     static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
@@ -264,9 +290,11 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
                                         const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::self_step";
   check_step_input(name, x->value, config, call);
+  refuse_two_starts(name, call);
   const bool first_use = cache.keys.rank() != 3 && cache.length == 0;
   if (!first_use) check_cache(name, cache, x->value, config);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
+  if (call.positions) call.positions->turn(tape, config, q, kv, cache.length);
   const Index batch = x->value.size(0), fresh = x->value.size(1), width = kv->value.size(2) / 2;
   make_room(cache, {batch, std::max<Index>(16, fresh), width}, fresh);
   const Index capacity = cache.keys.size(1);
@@ -288,6 +316,7 @@ Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const K
                                          const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::cross_step";
   check_step_input(name, x->value, config, call);
+  refuse_positions(name, call);
   check_cache(name, memory, x->value, config);
   return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
 }
