@@ -60,6 +60,40 @@ BasicAttendOptions<T> options_of(Tape<T>& tape, const AttentionCall<T>& call, do
   return options;
 }
 
+// Kernels for float, the reference for double; into `out`.
+BasicAttendResult<float> run_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                                       View<float, 4> out, const BasicAttendOptions<float>& options);
+BasicAttendResult<double> run_attention(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
+                                        View<double, 4> out, const BasicAttendOptions<double>& options);
+
+// Heads side by side in the columns [first, first + heads * dim) of x [batch, seq, width].
+template <class T>
+struct HeadColumns {
+  Var<T> x;
+  Index first, heads, dim;
+};
+
+// k and v may lie in one node, and then fill it together.
+template <class T>
+struct ProjectedHeads {
+  HeadColumns<T> q, k, v;
+};
+
+template <class T>
+struct AttendedHeads {
+  Var<T> context;  // [batch, q_len, heads * dim of v]
+  BasicAttendResult<T> result;
+};
+
+// Attention of whole sequences, with its way back.
+template <class T>
+AttendedHeads<T> attend_projected(Tape<T>& tape, const ProjectedHeads<T>& heads, double dropout,
+                                  const AttentionCall<T>& call);
+
+// Hands what was seen to whoever asked. key_value: none where keys and values are apart.
+template <class T>
+void show(const AttentionCall<T>& call, const AttendedHeads<T>& attended, const Var<T>& key_value);
+
 // q [batch, q_len, heads * head_dim], kv [batch, kv_len, 2 * kv_heads * head_dim]:
 // keys, then values. -> the shape of q, heads side by side. Reads heads, kv_heads,
 // model_dim and dropout of the config.

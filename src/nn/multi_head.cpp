@@ -7,104 +7,8 @@
 namespace regard {
 namespace {
 
-using detail::copy_heads;
 using detail::heads_of;
-using detail::options_of;
 using detail::shape3;
-
-// Kernels for float, the reference for double.
-BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
-                             const BasicAttendOptions<float>& options) {
-  return attend_into(out, q, k, v, options);
-}
-
-BasicAttendResult<double> run(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
-                              View<double, 4> out, const BasicAttendOptions<double>& options) {
-  auto result = reference::attend(q, k, v, options);
-  copy_heads(result.out, out);
-  return result;
-}
-
-template <class T>
-struct Views {
-  View<T, 4> q, k, v;
-};
-
-// Both return the gradients of what the options hold.
-BasicAttendGradients<float> run_backward(const Views<float>& gradients, View<const float, 4> dout,
-                                         const Views<const float>& x, const BasicForward<float>& forward,
-                                         const BasicAttendOptions<float>& options) {
-  return attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, {forward.out, forward.lse},
-                              options);
-}
-
-BasicAttendGradients<double> run_backward(const Views<double>& gradients, View<const double, 4> dout,
-                                          const Views<const double>& x, const BasicForward<double>& forward,
-                                          const BasicAttendOptions<double>& options) {
-  auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
-  copy_heads(result.dq, gradients.q);
-  copy_heads(result.dk, gradients.k);
-  copy_heads(result.dv, gradients.v);
-  return result;
-}
-
-// The gradients of what scores have learned, laid out like the tables.
-template <class T>
-void add_to_tables(const std::vector<Parameter<T>*>& tables, const BasicAttendGradients<T>& gradients) {
-  for (std::size_t m = 0; m < tables.size(); ++m) {
-    if (!tables[m]) continue;
-    const std::vector<double>& sums = gradients.dparameters[m];
-    for (std::size_t n = 0; n < sums.size(); ++n) tables[m]->gradient[static_cast<Index>(n)] += static_cast<T>(sums[n]);
-  }
-}
-
-// Hands a result to whoever looks in or changes it. `context` is the heads' output.
-template <class T>
-void show(const AttentionCall<T>& call, const BasicAttendResult<T>& result, const Var<T>& key_value,
-          const Var<T>& context, const MultiHeadConfig& config) {
-  if (call.change) call.change({context->value, key_value->value, result.weights, config});
-  if (!call.seen) return;
-  *call.seen = {};  // nothing of an earlier run stays
-  static_cast<BasicObservations<T>&>(*call.seen) = result;
-  call.seen->key_value = key_value;
-  call.seen->context = context;
-}
-
-}  // namespace
-
-template <class T>
-Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
-                            const AttentionCall<T>& call) {
-  const Index dim = config.model_dim / config.heads, kv_width = config.kv_heads * dim;
-  const auto q_shape = shape3(q->value), kv_shape = shape3(kv->value);
-  auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
-  const auto views = [=](auto* q_data, auto* kv_data) {
-    using U = std::remove_pointer_t<decltype(q_data)>;
-    return Views<U>{heads_of(q_data, q_shape, 0, config.heads, dim),
-                    heads_of(kv_data, kv_shape, 0, config.kv_heads, dim),
-                    heads_of(kv_data, kv_shape, kv_width, config.kv_heads, dim)};
-  };
-  const LearnedScore<T> score = score_of(call);
-  auto options = options_of(tape, call, config.dropout);
-  options.score = score.modifiers;
-  const auto x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
-  auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
-  show(call, result, kv, out, config);
-  const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
-  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim, tables = score.tables] {
-    if (out->gradient.empty()) return;
-    auto dq = Tensor<T>::uninitialised(q->value.shape()), dkv = Tensor<T>::uninitialised(kv->value.shape());
-    const auto forward_x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
-    const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), q_shape, 0, heads, dim); };
-    add_to_tables(tables, run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
-                                       {as_heads(out->value), lse->template view<3>()}, options));
-    detail::pass_on(*q, std::move(dq));
-    detail::pass_on(*kv, std::move(dkv));
-  });
-  return out;
-}
-
-namespace {
 
 template <class T>
 [[noreturn]] void refuse(const char* call, const std::string& what, const KeyValueCache<T>& cache,
@@ -251,10 +155,11 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   };
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
   const auto shape = shape3(q->value);
-  auto options = options_of(tape, call, 0.0);
+  auto options = detail::options_of(tape, call, 0.0);
   options.score = detail::score_of(call).modifiers;
-  auto result = run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
-                    filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options);
+  auto result =
+      detail::run_attention(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
+                            filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options);
   if (call.seen) {
     *call.seen = {};
     static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
@@ -376,13 +281,11 @@ Tensor<T> concatenate_heads(const Tensor<T>& x) {
   return y;
 }
 
-#define REGARD_INSTANTIATE(T)                                                                          \
-  template struct KeyValueCache<T>;                                                                    \
-  template class MultiHeadAttention<T>;                                                                \
-  template Var<T> detail::attend_heads(Tape<T>&, const MultiHeadConfig&, const Var<T>&, const Var<T>&, \
-                                       const AttentionCall<T>&);                                       \
-  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);                                \
-  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);                        \
+#define REGARD_INSTANTIATE(T)                                                   \
+  template struct KeyValueCache<T>;                                             \
+  template class MultiHeadAttention<T>;                                         \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);         \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index); \
   template Tensor<T> concatenate_heads(const Tensor<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)
