@@ -125,13 +125,13 @@ void in_layers() {
     const auto step = layer.self_step(tape, token, cache, {.positions = &rotary});
     for (Index d = 0; d < 4; ++d) difference = std::max(difference, std::abs(step->value[d] - whole->value[t * 4 + d]));
   }
-  print("in a layer, rotary: cached steps from the whole run", &difference, 1);
+  print("in a layer, rotary, cached steps from the whole run", &difference, 1);
 
   layer.query.weight.value.fill(0);  // now scores are what positions add
   auto alibi_of_encoders = AlibiPositions<float>::two_sided(2);
   HeadWeights<float> seen;
   layer.self(tape, x, {.positions = &alibi_of_encoders, .seen = &seen});
-  print("in a layer, two-sided alibi: weights of token 1", seen.weights.data() + 3, 3);
+  print("in a layer, two-sided alibi, weights of token 1", seen.weights.data() + 3, 3);
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ class AlibiPositions final : public Positions<T> {
   // The published slopes, the same for both sides: for causal attention.
   explicit AlibiPositions(Index heads);
   // For both directions: the published slopes of twice as many heads, two a head,
-  // of which the steeper is for keys before the query.
+  // the steepest with the gentlest. Even heads take the steeper for keys before the
+  // query and so look ahead, odd heads for keys after it and look back.
   static AlibiPositions two_sided(Index heads);
   LearnedScore<T> score() override { return {modifiers_, {nullptr}}; }
 

@@ -1,4 +1,5 @@
 // Positions that act inside self-attention.
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -36,10 +37,14 @@ namespace {
 // score - slope * |query - key|, with the slope of the key's side.
 class TwoSidedAlibi {
  public:
-  explicit TwoSidedAlibi(const std::vector<float>& slopes) {
+  // `slopes`: two a head. The steepest and the gentlest go together, the steeper
+  // for keys before the query in even heads and for those after it in odd ones.
+  explicit TwoSidedAlibi(std::vector<float> slopes) {
+    std::sort(slopes.rbegin(), slopes.rend());
     for (std::size_t head = 0; 2 * head < slopes.size(); ++head) {
-      before_.push_back(slopes[2 * head]);
-      after_.push_back(slopes[2 * head + 1]);
+      const float steep = slopes[head], gentle = slopes[slopes.size() - 1 - head];
+      before_.push_back(head % 2 == 0 ? steep : gentle);
+      after_.push_back(head % 2 == 0 ? gentle : steep);
     }
   }
   static constexpr const char* name = "two-sided alibi";

@@ -127,10 +127,11 @@ TEST(AttentionPositions, alibi_subtracts_the_published_slopes) {
       {plain_product, [](Index h, Index i, Index j) { return -published_slope(h + 1, heads) * double(i - j); }, true});
 }
 
-TEST(AttentionPositions, two_sided_alibi_has_a_steeper_slope_before_the_query) {
+// Slopes of four heads, 2^-2 to 2^-8: the first with the last, the second with the third.
+TEST(AttentionPositions, two_sided_alibi_looks_ahead_in_one_head_and_back_in_the_next) {
   const auto bias = [](Index h, Index i, Index j) {
-    return i >= j ? -published_slope(2 * h + 1, 2 * heads) * double(i - j)
-                  : -published_slope(2 * h + 2, 2 * heads) * double(j - i);
+    const Index before[] = {1, 3}, after[] = {4, 2};
+    return i >= j ? -published_slope(before[h], 4) * double(i - j) : -published_slope(after[h], 4) * double(j - i);
   };
   expect_definition(*scheme<double>(PositionKind::alibi, false), {plain_product, bias});
 }
