@@ -34,6 +34,10 @@ template <class T>
 class MultiHeadAttention;
 template <class T>
 class Positions;  // positions.h
+namespace detail {
+template <class T>
+struct ProjectedHeads;
+}
 
 // One attention layer as it ran, when asked for: what was observed of its
 // weights (regard/observe.h), and the values around them, which keep their
@@ -110,7 +114,7 @@ class MultiHeadAttention {
   Linear<T> query, key_value, output;  // key_value [model_dim, 2 * kv_heads * head_dim]: keys, then values
 
  private:
-  Var<T> attend_projected(Tape<T>& tape, const Var<T>& q, const Var<T>& kv, const AttentionCall<T>& call);
+  Var<T> attend(Tape<T>& tape, const detail::ProjectedHeads<T>& heads, const AttentionCall<T>& call);
 };
 
 // The projections of single heads as separate weights, [heads, d, model_dim]

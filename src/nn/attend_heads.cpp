@@ -92,22 +92,24 @@ class NodeGradients {
 template <class T>
 detail::AttendedHeads<T> detail::attend_projected(Tape<T>& tape, const ProjectedHeads<T>& heads, double dropout,
                                                   const AttentionCall<T>& call) {
-  const LearnedScore<T> score = score_of(call);
+  const LearnedScore<T> score = score_of(call, heads.score);
   auto options = options_of(tape, call, dropout);
-  options.score = score.modifiers;
+  add_score(score, options);
   const Tensor<T>& q = heads.q.x->value;
   const Index count = heads.q.heads, dim = heads.v.dim;
   auto out = tape.node(Tensor<T>::uninitialised({q.size(0), q.size(1), count * dim}));
   const auto x = views_of(heads);
   auto result = run_attention(x.q, x.k, x.v, heads_of(out->value.data(), shape3(out->value), 0, count, dim), options);
   const auto lse = std::make_shared<Tensor<T>>(tape.recording() ? result.lse : Tensor<T>());
-  tape.record([heads, out, options, lse, count, dim, tables = score.tables] {
+  tape.record([heads, out, options, lse, count, dim, score] {
     if (out->gradient.empty()) return;
     const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), shape3(t), 0, count, dim); };
     NodeGradients<T> gradients;
     const auto dq = gradients.columns(heads.q), dk = gradients.columns(heads.k), dv = gradients.columns(heads.v);
-    add_to_tables(tables, run_backward({dq, dk, dv}, as_heads(out->gradient), views_of(heads),
-                                       {as_heads(out->value), lse->template view<3>()}, options));
+    auto learned = run_backward({dq, dk, dv}, as_heads(out->gradient), views_of(heads),
+                                {as_heads(out->value), lse->template view<3>()}, options);
+    add_to_tables(score.tables, learned);
+    if (score.bias) score.bias->gradient = std::move(learned.dbias);
     gradients.pass_on();
   });
   return {out, std::move(result)};
@@ -125,10 +127,14 @@ void detail::show(const AttentionCall<T>& call, const AttendedHeads<T>& attended
 template <class T>
 Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
                             const AttentionCall<T>& call) {
-  const Index dim = config.model_dim / config.heads, kv_heads = config.kv_heads;
-  const auto attended =
-      attend_projected(tape, {{q, 0, config.heads, dim}, {kv, 0, kv_heads, dim}, {kv, kv_heads * dim, kv_heads, dim}},
-                       config.dropout, call);
+  return attend_fused(tape, config, fused_heads(config, q, kv), call);
+}
+
+template <class T>
+Var<T> detail::attend_fused(Tape<T>& tape, const MultiHeadConfig& config, const ProjectedHeads<T>& heads,
+                            const AttentionCall<T>& call) {
+  const Var<T>& kv = heads.k.x;
+  const auto attended = attend_projected(tape, heads, config.dropout, call);
   if (call.change) call.change({attended.context->value, kv->value, attended.result.weights, config});
   show(call, attended, kv);
   return attended.context;
@@ -139,6 +145,8 @@ Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const 
                                                              const AttentionCall<T>&);                   \
   template void detail::show(const AttentionCall<T>&, const AttendedHeads<T>&, const Var<T>&);           \
   template Var<T> detail::attend_heads(Tape<T>&, const MultiHeadConfig&, const Var<T>&, const Var<T>&,   \
+                                       const AttentionCall<T>&);                                         \
+  template Var<T> detail::attend_fused(Tape<T>&, const MultiHeadConfig&, const ProjectedHeads<T>&,       \
                                        const AttentionCall<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)

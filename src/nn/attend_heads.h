@@ -33,11 +33,9 @@ void copy_heads(const Tensor<T>& from, const View<T, 4>& to) {
         for (Index d = 0; d < to.size(3); ++d) to(b, h, i, d) = view(b, h, i, d);
 }
 
-// What a call does to scores, and who learns it.
+// What positions and a call do to scores, and who learns it.
 template <class T>
-LearnedScore<T> score_of(const AttentionCall<T>& call) {
-  LearnedScore<T> score;
-  if (call.positions) score = call.positions->score();
+LearnedScore<T> score_of(const AttentionCall<T>& call, LearnedScore<T> score) {
   Parameter<T>* table = call.pair_bias.table;
   if (!table) return score;
   if (!call.pair_bias.pairs) throw ArgumentError("pair_bias: a table without pairs");
@@ -77,7 +75,15 @@ struct HeadColumns {
 template <class T>
 struct ProjectedHeads {
   HeadColumns<T> q, k, v;
+  LearnedScore<T> score = {};  // of positions
 };
+
+// Those of a layer with fused matrices.
+template <class T>
+ProjectedHeads<T> fused_heads(const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv) {
+  const Index dim = config.model_dim / config.heads;
+  return {{q, 0, config.heads, dim}, {kv, 0, config.kv_heads, dim}, {kv, config.kv_heads * dim, config.kv_heads, dim}};
+}
 
 template <class T>
 struct AttendedHeads {
@@ -93,6 +99,17 @@ AttendedHeads<T> attend_projected(Tape<T>& tape, const ProjectedHeads<T>& heads,
 // Hands what was seen to whoever asked. key_value: none where keys and values are apart.
 template <class T>
 void show(const AttentionCall<T>& call, const AttendedHeads<T>& attended, const Var<T>& key_value);
+
+template <class T>
+void add_score(const LearnedScore<T>& score, BasicAttendOptions<T>& options) {
+  options.score = score.modifiers;
+  if (score.bias) options.bias = std::as_const(score.bias->value).template view<4>();
+}
+
+// As attend_heads, for heads that positions have prepared.
+template <class T>
+Var<T> attend_fused(Tape<T>& tape, const MultiHeadConfig& config, const ProjectedHeads<T>& heads,
+                    const AttentionCall<T>& call);
 
 // q [batch, q_len, heads * head_dim], kv [batch, kv_len, 2 * kv_heads * head_dim]:
 // keys, then values. -> the shape of q, heads side by side. Reads heads, kv_heads,

@@ -108,23 +108,24 @@ template <class T>
 Var<T> MultiHeadAttention<T>::self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
   refuse_two_starts("MultiHeadAttention::self", call);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
-  if (call.positions) call.positions->turn(tape, config, q, kv, 0);
-  return attend_projected(tape, q, kv, call);
+  auto heads = detail::fused_heads(config, q, kv);
+  if (call.positions) heads.score = call.positions->prepare(tape, config, q, kv, 0);
+  return attend(tape, heads, call);
 }
 
 template <class T>
 Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
                                     const AttentionCall<T>& call) {
   refuse_positions("MultiHeadAttention::cross", call);
-  return attend_projected(tape, query.forward(tape, x), key_value.forward(tape, memory), call);
+  return attend(tape, detail::fused_heads(config, query.forward(tape, x), key_value.forward(tape, memory)), call);
 }
 
 template <class T>
-Var<T> MultiHeadAttention<T>::attend_projected(Tape<T>& tape, const Var<T>& q, const Var<T>& kv,
-                                               const AttentionCall<T>& call) {
+Var<T> MultiHeadAttention<T>::attend(Tape<T>& tape, const detail::ProjectedHeads<T>& heads,
+                                     const AttentionCall<T>& call) {
   if (call.change && tape.recording())
     throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
-  const auto context = detail::attend_heads(tape, config, q, kv, call);
+  const auto context = detail::attend_fused(tape, config, heads, call);
   if (call.seen) call.seen->layer = this;
   return output.forward(tape, context);
 }
@@ -147,25 +148,18 @@ namespace {
 
 // Queries against the filled part of a cache.
 template <class T>
-Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const KeyValueCache<T>& cache,
-                    const AttentionCall<T>& call) {
+detail::AttendedHeads<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q,
+                                      const KeyValueCache<T>& cache, const BasicAttendOptions<T>& options) {
   const Index dim = config.model_dim / config.heads;
   const auto filled = [&](const Tensor<T>& x) {
     return heads_of(x.data(), shape3(x), 0, config.kv_heads, dim).slice(2, 0, cache.length);
   };
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
   const auto shape = shape3(q->value);
-  auto options = detail::options_of(tape, call, 0.0);
-  options.score = detail::score_of(call).modifiers;
   auto result =
       detail::run_attention(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
                             filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options);
-  if (call.seen) {
-    *call.seen = {};
-    static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
-    call.seen->context = out;
-  }
-  return out;
+  return {out, std::move(result)};
 }
 
 // Room for `more` tokens, growing by doubling.
@@ -199,7 +193,8 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
   const bool first_use = cache.keys.rank() != 3 && cache.length == 0;
   if (!first_use) check_cache(name, cache, x->value, config);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
-  if (call.positions) call.positions->turn(tape, config, q, kv, cache.length);
+  LearnedScore<T> score;
+  if (call.positions) score = call.positions->prepare(tape, config, q, kv, cache.length);
   const Index batch = x->value.size(0), fresh = x->value.size(1), width = kv->value.size(2) / 2;
   make_room(cache, {batch, std::max<Index>(16, fresh), width}, fresh);
   const Index capacity = cache.keys.size(1);
@@ -213,7 +208,12 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
   cache.length += fresh;
   AttentionCall<T> causal_call = call;
   causal_call.mask = call.mask & causal();
-  return output.forward(tape, attend_cache(tape, config, q, cache, causal_call));
+  score = detail::score_of(causal_call, std::move(score));
+  auto options = detail::options_of(tape, causal_call, 0.0);
+  detail::add_score(score, options);
+  const auto attended = attend_cache(tape, config, q, cache, options);
+  detail::show(call, attended, Var<T>());
+  return output.forward(tape, attended.context);
 }
 
 template <class T>
@@ -223,7 +223,11 @@ Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const K
   check_step_input(name, x->value, config, call);
   refuse_positions(name, call);
   check_cache(name, memory, x->value, config);
-  return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
+  auto options = detail::options_of(tape, call, 0.0);
+  detail::add_score(detail::score_of(call, {}), options);
+  const auto attended = attend_cache(tape, config, query.forward(tape, x), memory, options);
+  detail::show(call, attended, Var<T>());
+  return output.forward(tape, attended.context);
 }
 
 template <class T>

@@ -48,6 +48,9 @@ RopeFrequencies frequencies_of(const PositionedStack& stack) {
   return rope_frequencies(head_dim);
 }
 
+constexpr Index shaw_clip = 16;  // of the paper's base model
+Index ahead_of(const PositionedStack& stack) { return stack.causal ? 0 : shaw_clip; }
+
 RelativeBuckets buckets_of(const PositionedStack& stack) { return {.bidirectional = !stack.causal}; }
 
 }  // namespace
@@ -66,13 +69,21 @@ std::unique_ptr<Positions<T>> make_positions(PositionKind kind, const Positioned
     case PositionKind::t5:
       return std::make_unique<BucketPositions<T>>(stack.name + ".relative_bias", stack.heads, buckets_of(stack),
                                                   random);
+    case PositionKind::shaw:
+      return std::make_unique<ShawPositions<T>>(stack.name + ".relative_keys",
+                                                MultiHeadConfig{.model_dim = stack.model_dim, .heads = stack.heads},
+                                                shaw_clip, ahead_of(stack), random);
   }
   throw ArgumentError("make_positions: no scheme has number " + std::to_string(static_cast<int>(kind)));
 }
 
 Index position_weights(PositionKind kind, const PositionedStack& stack) {
-  if (kind == PositionKind::learned) return stack.max_length * stack.model_dim;
-  return kind == PositionKind::t5 ? buckets_of(stack).buckets * stack.heads : 0;
+  switch (kind) {
+    case PositionKind::learned: return stack.max_length * stack.model_dim;
+    case PositionKind::t5: return buckets_of(stack).buckets * stack.heads;
+    case PositionKind::shaw: return (shaw_clip + 1 + ahead_of(stack)) * stack.model_dim;
+    default: return 0;
+  }
 }
 
 #define REGARD_INSTANTIATE(T)            \

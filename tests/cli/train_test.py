@@ -85,8 +85,10 @@ class Train(TrainCase):
         self.run_model("abc")
 
     def test_models_of_every_position_scheme_go_on_answer_and_are_looked_into(self):
-        """Weights of the two stacks: a vector for each of 256 positions, or a number for each of 32 buckets a head."""
-        learned = {"sinusoidal": 0, "learned": 2 * 256 * 16, "rotary": 0, "alibi": 0, "t5": 2 * 32 * 2}
+        """Weights of the two stacks: a vector for each of 256 positions, a number for each of 32 buckets a head,
+        or a vector for each of 33 distances, and of 17 in the decoder."""
+        learned = {"sinusoidal": 0, "learned": 2 * 256 * 16, "rotary": 0, "alibi": 0, "t5": 2 * 32 * 2,
+                   "shaw": (33 + 17) * 16}
         counts = {}
         for scheme in learned:
             with self.subTest(scheme=scheme):

@@ -36,7 +36,7 @@ std::unique_ptr<Positions<T>> scheme(PositionKind kind, bool causal_stack, Index
 }
 
 // Those that act in attention.
-const PositionKind inside[] = {PositionKind::rotary, PositionKind::alibi, PositionKind::t5};
+const PositionKind inside[] = {PositionKind::rotary, PositionKind::alibi, PositionKind::t5, PositionKind::shaw};
 
 // x [seq, width] through a layer by the definition of attention, one head after the
 // other; `score` gives q . k as positions have it, and what they add.
@@ -149,6 +149,36 @@ TEST(AttentionPositions, t5_adds_the_number_of_the_distance) {
     };
     expect_definition(*positions, {plain_product, bias, is_causal});
   }
+}
+
+// A vector a head for distances -2 to 1; farther ones use the nearest.
+TEST(AttentionPositions, shaw_adds_the_querys_product_with_the_distances_vector) {
+  Random random(2);
+  ShawPositions<double> positions("vectors", {.model_dim = width, .heads = heads}, 2, 1, random);
+  const auto bias = [](Index, Index, Index) { return 0.0; };
+  auto layer = layer_of();
+  const auto x = random_tensor<double>({1, 7, width}, 3);
+  Tape<double> tape;
+  const auto got = layer.self(tape, tape.node(x), {.positions = &positions});
+  Vector right;
+  for (Index h = 0; h < heads; ++h) {  // only head h's columns are kept of each run
+    const auto product = [&](const Vector& q, const Vector& k, Index i, Index j) {
+      double sum = 0;
+      const Index row = std::clamp<Index>(j - i, -2, 1) + 2;
+      for (Index d = 0; d < dim; ++d)
+        sum += q[size_t(d)] * (k[size_t(d)] + positions.vectors.value[(h * 4 + row) * dim + d]);
+      return sum;
+    };
+    auto one = layer;
+    for (Index in = 0; in < width; ++in)
+      for (Index c = 0; c < width; ++c)
+        if (in / dim != h) one.output.weight.value[in * width + c] = 0;
+    if (h > 0) one.output.bias.value.fill(0);
+    const auto part = by_definition(one, x, {product, bias});
+    if (right.empty()) right.resize(part.size());
+    for (size_t n = 0; n < part.size(); ++n) right[n] += part[n];
+  }
+  for (Index n = 0; n < got->value.count(); ++n) ASSERT_NEAR(got->value[n], right[size_t(n)], 1e-12) << n;
 }
 
 TEST(AttentionPositions, gradients_are_exact_with_grouped_heads_padding_and_dropout) {
@@ -301,6 +331,8 @@ TEST(AttentionPositions, are_refused_where_they_mean_nothing) {
               make_positions<double>(PositionKind::rotary, {"stack", 6, 2, 32, true}, random);
             }),
             "rotary positions turn pairs, but model_dim 6 in 2 heads gives heads of 3");
+  EXPECT_EQ(message_of([&] { layer.self(tape, x, {.positions = scheme<double>(PositionKind::shaw, true, 4).get()}); }),
+            "stack.relative_keys [4,17,4] but the layer has 2 heads of 4");
   EXPECT_EQ(message_of([&] { position_kind("polar"); }), "unknown positions 'polar'");
 }
 
@@ -334,9 +366,9 @@ class Published {
     Tape<float> tape;
     HeadWeights<float> seen;
     const auto q_node = tape.node(std::move(q)), kv_node = tape.node(std::move(kv));
-    positions.turn(tape, config, q_node, kv_node, 0);
-    detail::attend_heads(tape, config, q_node, kv_node,
-                         {.mask = visible & padding(mask, 0), .positions = &positions, .seen = &seen});
+    auto heads_of_both = detail::fused_heads(config, q_node, kv_node);
+    heads_of_both.score = positions.prepare(tape, config, q_node, kv_node, 0);
+    detail::attend_fused(tape, config, heads_of_both, {.mask = visible & padding(mask, 0), .seen = &seen});
     ASSERT_EQ(seen.weights.shape(), wanted.shape());
     for (Index n = 0; n < wanted.count(); ++n)
       if (mask[n / (4 * seq * seq) * seq + n / seq % seq] != 0) {
