@@ -108,13 +108,16 @@ void finish_arguments(Arguments& a) {
   if (layer.model_dim % layer.heads != 0)
     throw UsageError(fmt::format("--model-dim {} can't be split into --heads {}: give a multiple of it",
                                  layer.model_dim, layer.heads));
+  if (a.positions == "rotary" && layer.model_dim / layer.heads % 2 != 0)
+    throw UsageError(fmt::format("--positions rotary turns pairs, but --model-dim {} in --heads {} gives heads of {}",
+                                 layer.model_dim, layer.heads, layer.model_dim / layer.heads));
   check_name(a.name);
   a.sizes.encoder_layers = a.sizes.decoder_layers = a.layers;
   a.sizes.layer.norm = a.norm == "pre" ? NormPlace::pre : NormPlace::post;
   a.sizes.layer.activation = a.activation == "relu"   ? Activation::relu
                              : a.activation == "gelu" ? Activation::gelu
                                                       : Activation::gelu_tanh;
-  a.sizes.positions = a.positions == "learned" ? PositionKind::learned : PositionKind::sinusoidal;
+  a.sizes.positions = position_kind(a.positions);
   a.training.dtype = a.dtype == "f32" ? DType::f32 : a.dtype == "f16" ? DType::f16 : DType::bf16;
   a.training.schedule.kind = a.schedule == "cosine"         ? ScheduleKind::cosine
                              : a.schedule == "inverse-sqrt" ? ScheduleKind::inverse_sqrt
@@ -251,8 +254,10 @@ void add_sizes(CLI::App& command, Arguments& a) {
   command.add_option("--activation", a.activation, "Of the feed-forward")
       ->check(CLI::IsMember({"relu", "gelu", "gelu-tanh"}))
       ->capture_default_str();
+  std::vector<std::string> schemes;
+  for (const NamedPositions& named : named_positions) schemes.emplace_back(named.name);
   command.add_option("--positions", a.positions, "Position scheme")
-      ->check(CLI::IsMember({"sinusoidal", "learned"}))
+      ->check(CLI::IsMember(schemes))
       ->capture_default_str();
   command.add_flag("--shared-vocabulary", a.sizes.shared_vocabulary,
                    "One vocabulary, and one table of embeddings, for source and target");

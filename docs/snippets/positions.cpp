@@ -1,11 +1,13 @@
 // The code of docs/positions.md. Keys and queries are chosen such that weights
 // come out as simple fractions.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
 #include "regard/attend.h"
 #include "regard/layers.h"
+#include "regard/positions.h"
 #include "regard/relative_attention.h"
 #include "regard/relative_bias.h"
 #include "regard/rope.h"
@@ -106,6 +108,32 @@ void alibi_bias() {
   print("alibi, weights of token 2", out.data() + 6, 3);
 }
 
+void in_layers() {
+  Random random(1);
+  MultiHeadAttention<float> layer("attention", {.model_dim = 4, .heads = 2}, random);
+  Tensor<float> tokens({1, 3, 4});
+  for (float& value : tokens.values()) value = static_cast<float>(random.normal());
+  Tape<float> tape;
+  const auto x = tape.node(tokens);
+
+  RotaryPositions<float> rotary(rope_frequencies(2));  // heads of 2: one pair
+  const auto whole = layer.self(tape, x, {.mask = causal(), .positions = &rotary});
+  KeyValueCache<float> cache;
+  float difference = 0;
+  for (Index t = 0; t < 3; ++t) {
+    const auto token = tape.node(packed(tokens.view<3>().slice(1, t, t + 1)));
+    const auto step = layer.self_step(tape, token, cache, {.positions = &rotary});
+    for (Index d = 0; d < 4; ++d) difference = std::max(difference, std::abs(step->value[d] - whole->value[t * 4 + d]));
+  }
+  print("in a layer, rotary, cached steps from the whole run", &difference, 1);
+
+  layer.query.weight.value.fill(0);  // now scores are what positions add
+  auto alibi_of_encoders = AlibiPositions<float>::two_sided(2);
+  HeadWeights<float> seen;
+  layer.self(tape, x, {.positions = &alibi_of_encoders, .seen = &seen});
+  print("in a layer, two-sided alibi, weights of token 1", seen.weights.data() + 3, 3);
+}
+
 }  // namespace
 
 int main() {
@@ -117,4 +145,5 @@ int main() {
   rope();
   rope_scalings();
   alibi_bias();
+  in_layers();
 }

@@ -32,6 +32,12 @@ struct MultiHeadConfig {
 
 template <class T>
 class MultiHeadAttention;
+template <class T>
+class Positions;  // positions.h
+namespace detail {
+template <class T>
+struct ProjectedHeads;
+}
 
 // One attention layer as it ran, when asked for: what was observed of its
 // weights (regard/observe.h), and the values around them, which keep their
@@ -40,7 +46,7 @@ template <class T>
 struct HeadWeights : BasicObservations<T> {
   // Not in cached steps.
   const MultiHeadAttention<T>* layer = nullptr;
-  Var<T> key_value;  // [batch, kv_len, 2 * kv_heads * head_dim]: keys, then values
+  Var<T> key_value;  // [batch, kv_len, 2 * kv_heads * head_dim]: keys (turned, with rotary positions), then values
   Var<T> context;    // [batch, q_len, heads * head_dim]: what the heads give, before the output projection
   // By encoder and decoder layers: the sub-layer's input, which joins its output,
   // and the norm behind the sum (post-norm only).
@@ -70,6 +76,7 @@ template <class T>
 struct AttentionCall {
   Mask mask = {};
   LearnedPairBias<T> pair_bias = {};
+  Positions<T>* positions = nullptr;  // of self-attention's tokens; none: nothing is known of them
   QueryStart q_start = {};
   HeadWeights<T>* seen = nullptr;                        // filled in when given; the output stays the same
   Observe observe = {.entropy = true, .weights = true};  // what `seen` gets of the weights
@@ -85,14 +92,17 @@ class MultiHeadAttention {
   // Throws ArgumentError naming both when model_dim is no multiple of heads.
   MultiHeadAttention(const std::string& name, const MultiHeadConfig& config, Random& random);
 
-  // x [batch, q_len, model_dim] attends to itself.
+  // x [batch, q_len, model_dim] attends to itself; its first token stands at
+  // position 0. Throws ArgumentError for positions together with q_start.
   Var<T> self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call = {});
-  // x attends to memory [batch, kv_len, model_dim]; lengths may differ.
+  // x attends to memory [batch, kv_len, model_dim]; lengths may differ. This and
+  // cross_step throw ArgumentError for positions: x and memory have none in common.
   Var<T> cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory, const AttentionCall<T>& call = {});
 
   // Decoding without a tape: x [batch, new tokens, model_dim] joins the cache,
-  // then attends to all of it causally. Both steps throw ArgumentError when the
-  // cache's batch or width is not that of x and the layer.
+  // then attends to all of it causally; its positions go on behind the cache's
+  // tokens. Both steps throw ArgumentError when the cache's batch or width is not
+  // that of x and the layer, this one for positions together with q_start.
   Var<T> self_step(Tape<T>& tape, const Var<T>& x, KeyValueCache<T>& cache, const AttentionCall<T>& call = {});
   // Keys and values of a memory, computed once for cross_step.
   KeyValueCache<T> remember(Tape<T>& tape, const Var<T>& memory);
@@ -102,6 +112,9 @@ class MultiHeadAttention {
 
   MultiHeadConfig config;
   Linear<T> query, key_value, output;  // key_value [model_dim, 2 * kv_heads * head_dim]: keys, then values
+
+ private:
+  Var<T> attend(Tape<T>& tape, const detail::ProjectedHeads<T>& heads, const AttentionCall<T>& call);
 };
 
 // The projections of single heads as separate weights, [heads, d, model_dim]

@@ -35,6 +35,7 @@ Index relative_bucket(Index distance, const RelativeBuckets& rule = {});
 // q_heads]; copied. Its gradient is dparameters of attend_backward, [buckets *
 // q_heads] laid out like the table.
 ScoreModifiers relative_bias(View<const float, 2> table, const RelativeBuckets& rule = {});
+ScoreModifiers relative_bias(View<const double, 2> table, const RelativeBuckets& rule = {});
 
 // As a tensor [1, q_heads, q_len, kv_len] for AttendOptions::bias. Row i stands
 // at q_start + i (default bottom-right, as in attend); one q_start only.

@@ -10,19 +10,18 @@
 
 #include "regard/dataset.h"
 #include "regard/patches.h"
+#include "regard/positions.h"
 #include "regard/trace.h"
 #include "regard/transformer.h"
 
 namespace regard {
 
-enum class PositionKind { sinusoidal, learned };
-
 struct Seq2SeqConfig {
   LayerConfig layer = {};
   Index encoder_layers = 4;
   Index decoder_layers = 4;
-  PositionKind positions = PositionKind::sinusoidal;
-  Index max_length = 256;  // of either side; longer input is refused
+  PositionKind positions = PositionKind::sinusoidal;  // of both stacks (make_positions)
+  Index max_length = 256;                             // of either side; longer input is refused
   // One vocabulary for both sides: source and target embeddings and the output
   // weights are one table.
   bool shared_vocabulary = false;
@@ -128,8 +127,9 @@ class Seq2Seq {
 
  private:
   void check_length(Index length, const char* what) const;
-  Var<T> place(Tape<T>& tape, const Var<T>& x, Parameter<T>& learned, Index first);
-  Var<T> embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learned, const Tensor<std::int64_t>& ids, Index first);
+  Var<T> place(Tape<T>& tape, const Var<T>& x, Positions<T>& positions, Index first);
+  Var<T> embed(Tape<T>& tape, Embedding<T>& table, Positions<T>& positions, const Tensor<std::int64_t>& ids,
+               Index first);
   Var<T> embed_source(Tape<T>& tape, const SourceBatch<T>& source);
   Var<T> logits(Tape<T>& tape, const Var<T>& x);
 
@@ -137,7 +137,7 @@ class Seq2Seq {
   Random random_;                                     // initial weights, drawn in declaration order
   Linear<T> patch_embedding_;                         // pictures only
   Embedding<T> source_embedding_, target_embedding_;  // one vocabulary: the latter serves both
-  Parameter<T> source_positions_, target_positions_;  // learned positions only
+  std::unique_ptr<Positions<T>> source_positions_, target_positions_;
   std::vector<std::unique_ptr<EncoderLayer<T>>> encoder_;
   std::vector<std::unique_ptr<DecoderLayer<T>>> decoder_;
   LayerNorm<T> encoder_norm_, decoder_norm_;  // after the last layer, pre-norm only

@@ -51,8 +51,9 @@ class DecoderLayer {
   // and memory [batch, kv_len, model_dim] through `cross`.
   Var<T> forward(Tape<T>& tape, const Var<T>& x, const Var<T>& memory, const AttentionCall<T>& self,
                  const AttentionCall<T>& cross);
-  // New tokens only, against the caches.
-  Var<T> step(Tape<T>& tape, const Var<T>& x, DecoderCache<T>& cache, const AttentionCall<T>& cross);
+  // New tokens only, against the caches; they see themselves causally.
+  Var<T> step(Tape<T>& tape, const Var<T>& x, DecoderCache<T>& cache, const AttentionCall<T>& self,
+              const AttentionCall<T>& cross);
   void collect(Parameters<T>& list);
 
   LayerConfig config;

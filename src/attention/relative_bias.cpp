@@ -91,8 +91,14 @@ constexpr float hidden = -std::numeric_limits<float>::infinity();
 
 class RelativeBias final : public ScoreModifier {
  public:
-  RelativeBias(View<const float, 2> table, const RelativeBuckets& rule)
-      : lookup_(rule), heads_(table.size(1)), table_(packed(table)) {}
+  template <class T>
+  RelativeBias(const View<const T, 2>& table, const RelativeBuckets& rule)
+      : lookup_(rule), heads_(table.size(1)), table_({table.size(0), heads_}), exact_({table.size(0), heads_}) {
+    for (Index n = 0; n < table_.count(); ++n) {
+      exact_[n] = static_cast<double>(table(n / heads_, n % heads_));
+      table_[n] = static_cast<float>(exact_[n]);
+    }
+  }
   std::string name() const override { return "relative bias"; }
 
   bool apply(const ScoreTile<float>& tile, const TileOrigin& origin) const override {
@@ -111,8 +117,8 @@ class RelativeBias final : public ScoreModifier {
     return hides;
   }
   double apply_one(double score, const Position& at) const override {
-    const float add = table_[parameter(-Index{at.distance()}, at.head())];
-    return add == hidden ? -std::numeric_limits<double>::infinity() : score + static_cast<double>(add);
+    const double add = exact_[parameter(-Index{at.distance()}, at.head())];
+    return std::isinf(add) && add < 0 ? add : score + add;
   }
   bool differentiable() const override { return true; }
   void chain(const ScoreTile<float>&, const float*, const TileOrigin&) const override {}
@@ -146,7 +152,8 @@ class RelativeBias final : public ScoreModifier {
 
   BucketLookup lookup_;
   Index heads_;
-  Tensor<float> table_;  // [buckets, heads]
+  Tensor<float> table_;   // [buckets, heads]
+  Tensor<double> exact_;  // for the reference
 };
 
 Index single_start(const QueryStart& q_start, Index q_len, Index kv_len) {
@@ -194,6 +201,10 @@ Index relative_bucket(Index distance, const RelativeBuckets& rule) {
 }
 
 ScoreModifiers relative_bias(View<const float, 2> table, const RelativeBuckets& rule) {
+  check_table(table, rule);
+  return ScoreModifiers(std::make_shared<RelativeBias>(table, rule));
+}
+ScoreModifiers relative_bias(View<const double, 2> table, const RelativeBuckets& rule) {
   check_table(table, rule);
   return ScoreModifiers(std::make_shared<RelativeBias>(table, rule));
 }

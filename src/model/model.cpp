@@ -23,7 +23,6 @@ const char* name_of(Activation kind) {
   }
   return "relu";
 }
-const char* name_of(PositionKind kind) { return kind == PositionKind::learned ? "learned" : "sinusoidal"; }
 
 template <class E>
 E from_name(const std::string& name, std::initializer_list<E> choices) {
@@ -68,8 +67,7 @@ Seq2SeqConfig config_from(const nlohmann::json& json) {
   config.layer.attention_dropout = json.at("attention_dropout").get<double>();
   config.encoder_layers = positive(json, "encoder_layers");
   config.decoder_layers = positive(json, "decoder_layers");
-  config.positions =
-      from_name(json.at("positions").get<std::string>(), {PositionKind::sinusoidal, PositionKind::learned});
+  config.positions = position_kind(json.at("positions").get<std::string>());
   config.max_length = positive(json, "max_length");
   config.shared_vocabulary = json.value("shared_vocabulary", false);  // older models do not say
   return config;
@@ -94,7 +92,7 @@ nlohmann::json model_json(const Model& model) {
                            {"attention_dropout", config.layer.attention_dropout},
                            {"encoder_layers", config.encoder_layers},
                            {"decoder_layers", config.decoder_layers},
-                           {"positions", name_of(config.positions)},
+                           {"positions", position_name(config.positions)},
                            {"max_length", config.max_length},
                            {"shared_vocabulary", config.shared_vocabulary}}}};
   if (config.reads_pictures())

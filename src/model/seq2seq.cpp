@@ -45,6 +45,14 @@ void check_vocabularies(const Seq2SeqConfig& config, Index source, Index target)
     throw ArgumentError("a model of pictures has no source vocabulary, not one of " + std::to_string(source));
 }
 
+// The two stacks, as far as positions are concerned.
+PositionedStack encoder_stack(const Seq2SeqConfig& config) {
+  return {"encoder", config.layer.model_dim, config.layer.heads, config.max_length, false};
+}
+PositionedStack decoder_stack(const Seq2SeqConfig& config) {
+  return {"decoder", config.layer.model_dim, config.layer.heads, config.max_length, true};
+}
+
 Seq2SeqConfig published(const LayerConfig& layer) {
   return {.layer = layer, .encoder_layers = 6, .decoder_layers = 6, .shared_vocabulary = true};
 }
@@ -64,11 +72,12 @@ Index weight_count(const Seq2SeqConfig& config, Index source_vocabulary, Index t
   const Index width = config.layer.model_dim, hidden = config.layer.hidden;
   const Index tokens = config.shared_vocabulary ? target_vocabulary : source_vocabulary + target_vocabulary;
   const Index patches = config.reads_pictures() ? config.patches.size() + 1 : 0;
-  const Index positions = config.positions == PositionKind::learned ? 2 * config.max_length : 0;
+  const Index positions = position_weights(config.positions, encoder_stack(config)) +
+                          position_weights(config.positions, decoder_stack(config));
   const Index attention = 4 * (width * width + width), norm = 2 * width;
   const Index feed_forward = 2 * width * hidden + hidden + width;
   const Index last_norms = config.layer.norm == NormPlace::pre ? 2 * norm : 0;
-  return (tokens + patches + positions) * width + config.encoder_layers * (attention + feed_forward + 2 * norm) +
+  return (tokens + patches) * width + positions + config.encoder_layers * (attention + feed_forward + 2 * norm) +
          config.decoder_layers * (2 * attention + feed_forward + 3 * norm) + last_norms;
 }
 
@@ -84,12 +93,8 @@ Seq2Seq<T>::Seq2Seq(const Seq2SeqConfig& config, Index source_vocabulary, Index 
     source_embedding_ = Embedding<T>("encoder.embedding", source_vocabulary, width, random_);
   target_embedding_ =
       Embedding<T>(config.shared_vocabulary ? "embedding" : "decoder.embedding", target_vocabulary, width, random_);
-  if (config.positions == PositionKind::learned)
-    for (auto& [name, table] :
-         {std::pair{"encoder.positions", &source_positions_}, {"decoder.positions", &target_positions_}}) {
-      *table = Parameter<T>(name, {config.max_length, width}, false);
-      for (T& value : table->value.values()) value = static_cast<T>(0.7 * random_.normal());
-    }
+  source_positions_ = make_positions<T>(config.positions, encoder_stack(config), random_);
+  target_positions_ = make_positions<T>(config.positions, decoder_stack(config), random_);
   for (Index i = 0; i < config.encoder_layers; ++i)
     encoder_.push_back(std::make_unique<EncoderLayer<T>>("encoder." + std::to_string(i), config.layer, random_));
   for (Index i = 0; i < config.decoder_layers; ++i)
@@ -108,20 +113,16 @@ void Seq2Seq<T>::check_length(Index length, const char* what) const {
 
 // x [batch, seq, model_dim] at positions from `first` on.
 template <class T>
-Var<T> Seq2Seq<T>::place(Tape<T>& tape, const Var<T>& x, Parameter<T>& learned, Index first) {
-  const Index length = x->value.size(1), width = config_.layer.model_dim;
-  const auto placed = config_.positions == PositionKind::learned
-                          ? add_learned_positions(tape, x, learned, first)
-                          : add_positions(tape, x, sinusoidal_positions<T>(length, width, first));
-  return dropout(tape, placed, config_.layer.dropout);
+Var<T> Seq2Seq<T>::place(Tape<T>& tape, const Var<T>& x, Positions<T>& positions, Index first) {
+  return dropout(tape, positions.embed(tape, x, first), config_.layer.dropout);
 }
 
 template <class T>
-Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Parameter<T>& learned, const Tensor<std::int64_t>& ids,
+Var<T> Seq2Seq<T>::embed(Tape<T>& tape, Embedding<T>& table, Positions<T>& positions, const Tensor<std::int64_t>& ids,
                          Index first) {
   check_length(first + ids.size(1), "symbols");
   const auto scale = std::sqrt(static_cast<double>(config_.layer.model_dim));
-  return place(tape, table.forward(tape, ids, scale), learned, first);
+  return place(tape, table.forward(tape, ids, scale), positions, first);
 }
 
 template <class T>
@@ -130,18 +131,18 @@ Var<T> Seq2Seq<T>::embed_source(Tape<T>& tape, const SourceBatch<T>& source) {
     throw ArgumentError(config_.reads_pictures() ? "the model reads pictures, but its source are symbols"
                                                  : "the model reads symbols, but its source are patches of pictures");
   if (!config_.reads_pictures())
-    return embed(tape, config_.shared_vocabulary ? target_embedding_ : source_embedding_, source_positions_, source.ids,
-                 0);
+    return embed(tape, config_.shared_vocabulary ? target_embedding_ : source_embedding_, *source_positions_,
+                 source.ids, 0);
   check_length(source.ids.size(1), "patches");
   const auto pixels = tape.node(source.patches);
   pixels->wants_gradient = false;
-  return place(tape, patch_embedding_.forward(tape, pixels), source_positions_, 0);
+  return place(tape, patch_embedding_.forward(tape, pixels), *source_positions_, 0);
 }
 
 template <class T>
 Var<T> Seq2Seq<T>::encode(Tape<T>& tape, const SourceBatch<T>& source, const Inspection<T>& inspection) {
   auto x = embed_source(tape, source);
-  AttentionCall<T> call{.mask = source_mask(source.ids)};
+  AttentionCall<T> call{.mask = source_mask(source.ids), .positions = source_positions_.get()};
   for (std::size_t i = 0; i < encoder_.size(); ++i) {
     inspect(call, {AttentionKind::encoder, static_cast<Index>(i)}, inspection);
     x = encoder_[i]->forward(tape, x, call);
@@ -158,8 +159,9 @@ Var<T> Seq2Seq<T>::logits(Tape<T>& tape, const Var<T>& x) {
 template <class T>
 Var<T> Seq2Seq<T>::decode(Tape<T>& tape, const Var<T>& memory, const Tensor<std::int64_t>& source,
                           const Tensor<std::int64_t>& input, const Inspection<T>& inspection) {
-  auto x = embed(tape, target_embedding_, target_positions_, input, 0);
-  AttentionCall<T> self{.mask = causal()}, cross{.mask = source_mask(source), .q_start = top_left()};
+  auto x = embed(tape, target_embedding_, *target_positions_, input, 0);
+  AttentionCall<T> self{.mask = causal(), .positions = target_positions_.get()},
+      cross{.mask = source_mask(source), .q_start = top_left()};
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     inspect(self, {AttentionKind::decoder, static_cast<Index>(i)}, inspection);
     inspect(cross, {AttentionKind::cross, static_cast<Index>(i)}, inspection);
@@ -196,9 +198,9 @@ template <class T>
 Tensor<T> Seq2Seq<T>::step(State& state, const std::vector<std::int64_t>& tokens) {
   Tape<T> tape;
   const Tensor<std::int64_t> ids({static_cast<Index>(tokens.size()), 1}, tokens);
-  auto x = embed(tape, target_embedding_, target_positions_, ids, state.position++);
-  const AttentionCall<T> cross{.mask = source_mask(state.source)};
-  for (std::size_t i = 0; i < decoder_.size(); ++i) x = decoder_[i]->step(tape, x, state.layers[i], cross);
+  auto x = embed(tape, target_embedding_, *target_positions_, ids, state.position++);
+  const AttentionCall<T> self{.positions = target_positions_.get()}, cross{.mask = source_mask(state.source)};
+  for (std::size_t i = 0; i < decoder_.size(); ++i) x = decoder_[i]->step(tape, x, state.layers[i], self, cross);
   return std::move(logits(tape, x)->value);
 }
 
@@ -210,7 +212,8 @@ Parameters<T> Seq2Seq<T>::parameters() {
   else if (!config_.shared_vocabulary)
     source_embedding_.collect(list);
   target_embedding_.collect(list);
-  if (config_.positions == PositionKind::learned) list.insert(list.end(), {&source_positions_, &target_positions_});
+  source_positions_->collect(list);
+  target_positions_->collect(list);
   for (auto& layer : encoder_) layer->collect(list);
   for (auto& layer : decoder_) layer->collect(list);
   if (config_.layer.norm == NormPlace::pre) {

@@ -5,26 +5,15 @@
 #include <cstdlib>
 
 #include "nn/attend_heads.h"
+#include "nn/distance_scores.h"
 #include "nn/node.h"
 #include "regard/error.h"
 
 namespace regard {
 namespace {
 
+using detail::Rows;
 using detail::shape3;
-
-// One head of projected tokens or positions: row i at data + i * stride.
-template <class T>
-struct Rows {
-  T* data;
-  Index stride;
-  T* operator[](Index i) const { return data + i * stride; }
-};
-
-template <class T>
-T dot(const T* a, const T* b, Index count) {
-  return detail::blocked_sum<T>(count, [=](Index d) { return a[d] * b[d]; });
-}
 
 // Where a head's rows of every part lie. q, k: tokens; far_q, far_k: positions.
 template <class T>
@@ -55,32 +44,6 @@ std::vector<Index> table_rows(const DisentangledConfig& config, Index seq) {
     rows.push_back(std::clamp(bucket + config.buckets, Index{0}, 2 * config.buckets - 1));
   }
   return rows;
-}
-
-// scores[i, r] = tokens_i . positions_r, for every table row.
-template <class T>
-Tensor<T> against_table(const Rows<const T>& tokens, const Rows<const T>& positions, Index seq, Index rows, Index dim) {
-  auto scores = Tensor<T>::uninitialised({seq, rows});
-  for (Index i = 0; i < seq; ++i)
-    for (Index r = 0; r < rows; ++r) scores[i * rows + r] = dot(tokens[i], positions[r], dim);
-  return scores;
-}
-
-// The way back: tokens and positions gain what `dscores` gives them.
-template <class T>
-void add_from_table(const Tensor<T>& dscores, const HeadRows<const T>& x, const HeadRows<T>& dx, bool of_queries,
-                    Index dim) {
-  const Index rows = dscores.size(1);
-  const Rows<const T>&tokens = of_queries ? x.q : x.k, &positions = of_queries ? x.far_k : x.far_q;
-  const Rows<T>&dtokens = of_queries ? dx.q : dx.k, &dpositions = of_queries ? dx.far_k : dx.far_q;
-  for (Index i = 0; i < dscores.size(0); ++i)
-    for (Index r = 0; r < rows; ++r) {
-      const T slope = dscores[i * rows + r];
-      for (Index d = 0; d < dim && slope != 0; ++d) {
-        dtokens[i][d] += slope * positions[r][d];
-        dpositions[r][d] += slope * tokens[i][d];
-      }
-    }
 }
 
 BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
@@ -168,8 +131,8 @@ class Disentangled {
   void fill_bias(Index head) {
     const auto x = rows_in(head / sizes_.heads, head % sizes_.heads);
     const Index seq = sizes_.seq, rows = 2 * config_.buckets;
-    const auto of_queries = against_table<T>(x.q, x.far_k, seq, rows, sizes_.dim);
-    const auto of_keys = against_table<T>(x.k, x.far_q, seq, rows, sizes_.dim);
+    const auto of_queries = detail::against_vectors<T>(x.q, x.far_k, {seq, rows}, sizes_.dim);
+    const auto of_keys = detail::against_vectors<T>(x.k, x.far_q, {seq, rows}, sizes_.dim);
     T* bias = bias_.data() + head * seq * seq;
     for (Index i = 0; i < seq; ++i)
       for (Index j = 0; j < seq; ++j) {
@@ -188,8 +151,9 @@ class Disentangled {
         of_keys[j * rows + table_row(i, j)] += scale_ * slopes[i * seq + j];
       }
     const auto to = rows_of<T>({d[0].data(), d[1].data(), d[2].data(), d[3].data()}, sizes_, b, h);
-    add_from_table(of_queries, rows_in(b, h), to, true, sizes_.dim);
-    add_from_table(of_keys, rows_in(b, h), to, false, sizes_.dim);
+    const auto x = rows_in(b, h);
+    detail::add_from_scores<T>(of_queries, {x.q, x.far_k}, {to.q, to.far_k}, sizes_.dim);
+    detail::add_from_scores<T>(of_keys, {x.k, x.far_q}, {to.k, to.far_q}, sizes_.dim);
   }
 
   DisentangledConfig config_;
@@ -232,7 +196,8 @@ template <class T>
 Var<T> DisentangledAttention<T>::forward(Tape<T>& tape, const Var<T>& x, const Var<T>& relative,
                                          const AttentionCall<T>& call) {
   if (call.change) throw ArgumentError("DisentangledAttention: its heads can be seen, but not changed");
-  if (call.pair_bias.table) throw ArgumentError("DisentangledAttention: takes no bias besides its own");
+  if (call.pair_bias.table || call.positions)
+    throw ArgumentError("DisentangledAttention: takes no bias and no positions besides its own");
   if (x->value.rank() != 3) throw ArgumentError("DisentangledAttention: x " + x->value.text() + " must be 3-D");
   if (relative->value.shape() != Shape{2 * config.buckets, config.model_dim})
     throw ArgumentError("DisentangledAttention: relative " + relative->value.text() + " but " +

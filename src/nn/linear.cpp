@@ -124,17 +124,24 @@ void Linear<T>::collect(Parameters<T>& list) {
 
 template <class T>
 Var<T> project_onto(Tape<T>& tape, const Var<T>& x, Parameter<T>& table) {
-  const Index vocabulary = table.value.size(0), width = table.value.size(1);
-  check_width(table.name, x->value.shape(), width);
-  auto y = tape.node(Tensor<T>::uninitialised(detail::with_last(x->value.shape(), vocabulary)));
-  const Matrix<const T> w{table.value.data(), vocabulary, width};
-  detail::multiply_transposed(as_matrix(x->value), w, Matrix<T>{y->value.data(), row_count(y->value), vocabulary});
-  tape.record([x, y, w, &table] {
+  check_width(table.name, x->value.shape(), table.value.size(1));
+  return detail::project_rows(tape, x, table, detail::with_last(x->value.shape(), table.value.size(0)));
+}
+
+template <class T>
+Var<T> detail::project_rows(Tape<T>& tape, const Var<T>& x, Parameter<T>& weight, const Shape& shape) {
+  const Index in = weight.value.size(-1);
+  const Matrix<const T> w{weight.value.data(), weight.value.count() / in, in};
+  const Index rows = x->value.count() / in;
+  auto y = tape.node(Tensor<T>::uninitialised(shape));
+  detail::multiply_transposed(Matrix<const T>{x->value.data(), rows, in}, w, Matrix<T>{y->value.data(), rows, w.rows});
+  tape.record([x, y, w, rows, &weight] {
     if (y->gradient.empty()) return;
-    const auto dy = as_matrix(y->gradient);
-    detail::add_transposed_product(dy, as_matrix(x->value), Matrix<T>{table.gradient.data(), w.rows, w.cols});
+    const Matrix<const T> dy{y->gradient.data(), rows, w.rows}, from{x->value.data(), rows, w.cols};
+    detail::add_transposed_product(dy, from, Matrix<T>{weight.gradient.data(), w.rows, w.cols});
+    if (!x->wants_gradient) return;
     const auto slot = gradient_slot(*x);
-    detail::multiply(dy, w, Matrix<T>{slot.data, dy.rows, w.cols}, slot.add);
+    detail::multiply(dy, w, Matrix<T>{slot.data, rows, w.cols}, slot.add);
   });
   return y;
 }
@@ -162,5 +169,7 @@ template class FeedForward<float>;
 template class FeedForward<double>;
 template Var<float> project_onto(Tape<float>&, const Var<float>&, Parameter<float>&);
 template Var<double> project_onto(Tape<double>&, const Var<double>&, Parameter<double>&);
+template Var<float> detail::project_rows(Tape<float>&, const Var<float>&, Parameter<float>&, const Shape&);
+template Var<double> detail::project_rows(Tape<double>&, const Var<double>&, Parameter<double>&, const Shape&);
 
 }  // namespace regard

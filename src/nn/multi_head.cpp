@@ -7,100 +7,8 @@
 namespace regard {
 namespace {
 
-using detail::copy_heads;
 using detail::heads_of;
-using detail::options_of;
 using detail::shape3;
-
-// Kernels for float, the reference for double.
-BasicAttendResult<float> run(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
-                             const BasicAttendOptions<float>& options) {
-  return attend_into(out, q, k, v, options);
-}
-
-BasicAttendResult<double> run(View<const double, 4> q, View<const double, 4> k, View<const double, 4> v,
-                              View<double, 4> out, const BasicAttendOptions<double>& options) {
-  auto result = reference::attend(q, k, v, options);
-  copy_heads(result.out, out);
-  return result;
-}
-
-template <class T>
-struct Views {
-  View<T, 4> q, k, v;
-};
-
-// Both return the gradients of what the options hold.
-BasicAttendGradients<float> run_backward(const Views<float>& gradients, View<const float, 4> dout,
-                                         const Views<const float>& x, const BasicForward<float>& forward,
-                                         const BasicAttendOptions<float>& options) {
-  return attend_backward_into({gradients.q, gradients.k, gradients.v}, dout, x.q, x.k, x.v, {forward.out, forward.lse},
-                              options);
-}
-
-BasicAttendGradients<double> run_backward(const Views<double>& gradients, View<const double, 4> dout,
-                                          const Views<const double>& x, const BasicForward<double>& forward,
-                                          const BasicAttendOptions<double>& options) {
-  auto result = reference::attend_backward(dout, x.q, x.k, x.v, forward, options);
-  copy_heads(result.dq, gradients.q);
-  copy_heads(result.dk, gradients.k);
-  copy_heads(result.dv, gradients.v);
-  return result;
-}
-
-// The table's gradient, laid out like the table.
-template <class T>
-void add_to_table(Parameter<T>* table, const BasicAttendGradients<T>& gradients) {
-  if (!table) return;
-  const std::vector<double>& sums = gradients.dparameters.front();
-  for (std::size_t n = 0; n < sums.size(); ++n) table->gradient[static_cast<Index>(n)] += static_cast<T>(sums[n]);
-}
-
-// Hands a result to whoever looks in or changes it. `context` is the heads' output.
-template <class T>
-void show(const AttentionCall<T>& call, const BasicAttendResult<T>& result, const Var<T>& key_value,
-          const Var<T>& context, const MultiHeadConfig& config) {
-  if (call.change) call.change({context->value, key_value->value, result.weights, config});
-  if (!call.seen) return;
-  *call.seen = {};  // nothing of an earlier run stays
-  static_cast<BasicObservations<T>&>(*call.seen) = result;
-  call.seen->key_value = key_value;
-  call.seen->context = context;
-}
-
-}  // namespace
-
-template <class T>
-Var<T> detail::attend_heads(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const Var<T>& kv,
-                            const AttentionCall<T>& call) {
-  const Index dim = config.model_dim / config.heads, kv_width = config.kv_heads * dim;
-  const auto q_shape = shape3(q->value), kv_shape = shape3(kv->value);
-  auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
-  const auto views = [=](auto* q_data, auto* kv_data) {
-    using U = std::remove_pointer_t<decltype(q_data)>;
-    return Views<U>{heads_of(q_data, q_shape, 0, config.heads, dim),
-                    heads_of(kv_data, kv_shape, 0, config.kv_heads, dim),
-                    heads_of(kv_data, kv_shape, kv_width, config.kv_heads, dim)};
-  };
-  const auto options = options_of(tape, call, config.dropout);
-  const auto x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
-  auto result = run(x.q, x.k, x.v, heads_of(out->value.data(), q_shape, 0, config.heads, dim), options);
-  show(call, result, kv, out, config);
-  const auto lse = std::make_shared<Tensor<T>>(std::move(result.lse));
-  tape.record([q, kv, out, views, options, lse, q_shape, heads = config.heads, dim, table = call.pair_bias.table] {
-    if (out->gradient.empty()) return;
-    auto dq = Tensor<T>::uninitialised(q->value.shape()), dkv = Tensor<T>::uninitialised(kv->value.shape());
-    const auto forward_x = views(std::as_const(q->value).data(), std::as_const(kv->value).data());
-    const auto as_heads = [&](const Tensor<T>& t) { return heads_of(t.data(), q_shape, 0, heads, dim); };
-    add_to_table(table, run_backward(views(dq.data(), dkv.data()), as_heads(out->gradient), forward_x,
-                                     {as_heads(out->value), lse->template view<3>()}, options));
-    detail::pass_on(*q, std::move(dq));
-    detail::pass_on(*kv, std::move(dkv));
-  });
-  return out;
-}
-
-namespace {
 
 template <class T>
 [[noreturn]] void refuse(const char* call, const std::string& what, const KeyValueCache<T>& cache,
@@ -147,6 +55,18 @@ void check_step_input(const char* call, const Tensor<T>& x, const MultiHeadConfi
                         std::to_string(config.model_dim) + "]");
 }
 
+// With positions, tokens stand where the layer counts them to.
+template <class T>
+void refuse_two_starts(const char* call, const AttentionCall<T>& attention) {
+  if (attention.positions && attention.q_start.count() > 0)
+    throw ArgumentError(std::string(call) + ": takes no q_start together with positions");
+}
+
+template <class T>
+void refuse_positions(const char* call, const AttentionCall<T>& attention) {
+  if (attention.positions) throw ArgumentError(std::string(call) + ": positions act in self-attention only");
+}
+
 }  // namespace
 
 template <class T>
@@ -186,16 +106,26 @@ MultiHeadAttention<T>::MultiHeadAttention(const std::string& name, const MultiHe
 
 template <class T>
 Var<T> MultiHeadAttention<T>::self(Tape<T>& tape, const Var<T>& x, const AttentionCall<T>& call) {
-  return cross(tape, x, x, call);
+  refuse_two_starts("MultiHeadAttention::self", call);
+  const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
+  auto heads = detail::fused_heads(config, q, kv);
+  if (call.positions) heads.score = call.positions->prepare(tape, config, q, kv, 0);
+  return attend(tape, heads, call);
 }
 
 template <class T>
 Var<T> MultiHeadAttention<T>::cross(Tape<T>& tape, const Var<T>& x, const Var<T>& memory,
                                     const AttentionCall<T>& call) {
+  refuse_positions("MultiHeadAttention::cross", call);
+  return attend(tape, detail::fused_heads(config, query.forward(tape, x), key_value.forward(tape, memory)), call);
+}
+
+template <class T>
+Var<T> MultiHeadAttention<T>::attend(Tape<T>& tape, const detail::ProjectedHeads<T>& heads,
+                                     const AttentionCall<T>& call) {
   if (call.change && tape.recording())
     throw ArgumentError("MultiHeadAttention: changed heads have no way back: use a tape that does not record");
-  const auto q = query.forward(tape, x), kv = key_value.forward(tape, memory);
-  const auto context = detail::attend_heads(tape, config, q, kv, call);
+  const auto context = detail::attend_fused(tape, config, heads, call);
   if (call.seen) call.seen->layer = this;
   return output.forward(tape, context);
 }
@@ -218,8 +148,8 @@ namespace {
 
 // Queries against the filled part of a cache.
 template <class T>
-Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q, const KeyValueCache<T>& cache,
-                    const AttentionCall<T>& call) {
+detail::AttendedHeads<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& q,
+                                      const KeyValueCache<T>& cache, const BasicAttendOptions<T>& options) {
   const Index dim = config.model_dim / config.heads;
   const auto filled = [&](const Tensor<T>& x) {
     return heads_of(x.data(), shape3(x), 0, config.kv_heads, dim).slice(2, 0, cache.length);
@@ -227,14 +157,9 @@ Var<T> attend_cache(Tape<T>& tape, const MultiHeadConfig& config, const Var<T>& 
   auto out = tape.node(Tensor<T>::uninitialised(q->value.shape()));
   const auto shape = shape3(q->value);
   auto result =
-      run(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
-          filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options_of(tape, call, 0.0));
-  if (call.seen) {
-    *call.seen = {};
-    static_cast<BasicObservations<T>&>(*call.seen) = std::move(result);
-    call.seen->context = out;
-  }
-  return out;
+      detail::run_attention(heads_of(std::as_const(q->value).data(), shape, 0, config.heads, dim), filled(cache.keys),
+                            filled(cache.values), heads_of(out->value.data(), shape, 0, config.heads, dim), options);
+  return {out, std::move(result)};
 }
 
 // Room for `more` tokens, growing by doubling.
@@ -264,9 +189,12 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
                                         const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::self_step";
   check_step_input(name, x->value, config, call);
+  refuse_two_starts(name, call);
   const bool first_use = cache.keys.rank() != 3 && cache.length == 0;
   if (!first_use) check_cache(name, cache, x->value, config);
   const auto q = query.forward(tape, x), kv = key_value.forward(tape, x);
+  LearnedScore<T> score;
+  if (call.positions) score = call.positions->prepare(tape, config, q, kv, cache.length);
   const Index batch = x->value.size(0), fresh = x->value.size(1), width = kv->value.size(2) / 2;
   make_room(cache, {batch, std::max<Index>(16, fresh), width}, fresh);
   const Index capacity = cache.keys.size(1);
@@ -280,7 +208,12 @@ Var<T> MultiHeadAttention<T>::self_step(Tape<T>& tape, const Var<T>& x, KeyValue
   cache.length += fresh;
   AttentionCall<T> causal_call = call;
   causal_call.mask = call.mask & causal();
-  return output.forward(tape, attend_cache(tape, config, q, cache, causal_call));
+  score = detail::score_of(causal_call, std::move(score));
+  auto options = detail::options_of(tape, causal_call, 0.0);
+  detail::add_score(score, options);
+  const auto attended = attend_cache(tape, config, q, cache, options);
+  detail::show(call, attended, Var<T>());
+  return output.forward(tape, attended.context);
 }
 
 template <class T>
@@ -288,8 +221,13 @@ Var<T> MultiHeadAttention<T>::cross_step(Tape<T>& tape, const Var<T>& x, const K
                                          const AttentionCall<T>& call) {
   const char* name = "MultiHeadAttention::cross_step";
   check_step_input(name, x->value, config, call);
+  refuse_positions(name, call);
   check_cache(name, memory, x->value, config);
-  return output.forward(tape, attend_cache(tape, config, query.forward(tape, x), memory, call));
+  auto options = detail::options_of(tape, call, 0.0);
+  detail::add_score(detail::score_of(call, {}), options);
+  const auto attended = attend_cache(tape, config, query.forward(tape, x), memory, options);
+  detail::show(call, attended, Var<T>());
+  return output.forward(tape, attended.context);
 }
 
 template <class T>
@@ -347,13 +285,11 @@ Tensor<T> concatenate_heads(const Tensor<T>& x) {
   return y;
 }
 
-#define REGARD_INSTANTIATE(T)                                                                          \
-  template struct KeyValueCache<T>;                                                                    \
-  template class MultiHeadAttention<T>;                                                                \
-  template Var<T> detail::attend_heads(Tape<T>&, const MultiHeadConfig&, const Var<T>&, const Var<T>&, \
-                                       const AttentionCall<T>&);                                       \
-  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);                                \
-  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index);                        \
+#define REGARD_INSTANTIATE(T)                                                   \
+  template struct KeyValueCache<T>;                                             \
+  template class MultiHeadAttention<T>;                                         \
+  template Tensor<T> project_heads(const Tensor<T>&, const Tensor<T>&);         \
+  template Tensor<T> project_shared(const Tensor<T>&, const Tensor<T>&, Index); \
   template Tensor<T> concatenate_heads(const Tensor<T>&);
 REGARD_INSTANTIATE(float)
 REGARD_INSTANTIATE(double)

@@ -66,6 +66,11 @@ void parallel_rows(Index rows, Index width, F work) {
   parallel_ranges(rows, std::max<Index>(1, element_grain / std::max<Index>(1, width)), work);
 }
 
+// y = x W^T, with x's elements read as rows of W's last size and y's, of `shape`, as
+// rows of all its others: W may be [out, in], or [heads, dim, in] for heads side by side.
+template <class T>
+Var<T> project_rows(Tape<T>& tape, const Var<T>& x, Parameter<T>& weight, const Shape& shape);
+
 // Adds a gradient that nobody else needs any more.
 template <class T>
 void pass_on(Node<T>& to, Tensor<T>&& gradient) {

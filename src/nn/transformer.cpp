@@ -89,9 +89,10 @@ Var<T> DecoderLayer<T>::forward(Tape<T>& tape, const Var<T>& x, const Var<T>& me
 }
 
 template <class T>
-Var<T> DecoderLayer<T>::step(Tape<T>& tape, const Var<T>& x, DecoderCache<T>& cache, const AttentionCall<T>& cross) {
+Var<T> DecoderLayer<T>::step(Tape<T>& tape, const Var<T>& x, DecoderCache<T>& cache, const AttentionCall<T>& self,
+                             const AttentionCall<T>& cross) {
   return run(
-      tape, x, [&](const Var<T>& y, const Var<T>&) { return self_attention.self_step(tape, y, cache.self); },
+      tape, x, [&](const Var<T>& y, const Var<T>&) { return self_attention.self_step(tape, y, cache.self, self); },
       [&](const Var<T>& y, const Var<T>&) { return cross_attention.cross_step(tape, y, cache.memory, cross); });
 }
 

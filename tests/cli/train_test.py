@@ -84,6 +84,39 @@ class Train(TrainCase):
         self.assertEqual(set(model["source_symbols"]), set("abcdefghijABCDEFGHIJ"))
         self.run_model("abc")
 
+    def test_models_of_every_position_scheme_go_on_answer_and_are_looked_into(self):
+        """Weights of the two stacks: a vector for each of 256 positions, a number for each of 32 buckets a head,
+        or a vector for each of 33 distances, and of 17 in the decoder."""
+        learned = {"sinusoidal": 0, "learned": 2 * 256 * 16, "rotary": 0, "alibi": 0, "t5": 2 * 32 * 2,
+                   "shaw": (33 + 17) * 16}
+        counts = {}
+        for scheme in learned:
+            with self.subTest(scheme=scheme):
+                self.out = os.path.join(self.data, scheme)
+                text = self.works(*self.arguments("--epochs", "8", "--stop-after", "1", "--positions", scheme,
+                                                  "--rate", "0.01", "--warmup", "1"))
+                counts[scheme] = int(re.search(r"(\d+) weights", text).group(1))
+                with open(os.path.join(self.out, "model.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["config"]["positions"], scheme)
+                self.fails(2, *self.arguments("--resume", "--positions", scheme), says=["--positions", "--resume"])
+                self.assertIn("epoch 8/8", self.works(*self.arguments("--resume")))
+                self.assertTrue(self.run_model("ab").stdout.startswith("ab\t"))
+                report = json.loads(self.works("eval", "--model", self.out, "--data", self.dev, "--json"))
+                self.assertEqual(report["sequences"], 10)
+                shown = self.regard("view", "ab", "--model", self.out, "--method", "weights,norms,rollout")
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+                self.assertIn("encoder", shown.stdout)
+                report = self.regard("explain", "ab", "--model", self.out, "--json")
+                self.assertEqual(report.returncode, 0, report.stderr)
+                self.assertTrue(json.loads(report.stdout))
+        for scheme, own in learned.items():
+            self.assertEqual(counts[scheme] - counts["sinusoidal"], own, scheme)
+
+    def test_positions_that_do_not_fit_are_refused(self):
+        self.fails(2, *self.arguments("--positions", "rotary", "--model-dim", "6", "--heads", "2"),
+                   says=["--positions rotary", "--model-dim 6", "--heads 2", "3"])
+        self.fails(2, *self.arguments("--positions", "polar"), says=["--positions", "rotary", "alibi", "t5"])
+
     def test_a_run_goes_on_and_is_not_begun_twice(self):
         self.works(*self.arguments("--epochs", "2", "--stop-after", "1"))
         text = self.fails(2, *self.arguments("--epochs", "2"), says=["--resume"])

@@ -1,4 +1,4 @@
-// The whole network in each of its layouts: both places of the norms, both
+// The whole network in each of its layouts: both places of the norms, all
 // position schemes, one vocabulary or two.
 #include <gtest/gtest.h>
 
@@ -22,8 +22,7 @@ const Ids inputs{{1, 4, 5, 6, 7, 8}, {1, 8, 7, 6, 5, 4}, {1, 5, 5, 5, 4, 4}};
 std::vector<Seq2SeqConfig> layouts() {
   std::vector<Seq2SeqConfig> all;
   for (NormPlace norm : {NormPlace::pre, NormPlace::post})
-    for (PositionKind positions : {PositionKind::sinusoidal, PositionKind::learned})
-      all.push_back(toy_sizes(norm, positions));
+    for (const NamedPositions& positions : named_positions) all.push_back(toy_sizes(norm, positions.kind));
   all.push_back(toy_sizes(NormPlace::post));
   all.back().shared_vocabulary = true;
   return all;

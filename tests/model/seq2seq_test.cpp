@@ -29,7 +29,7 @@ Tensor<T> logits_of(Seq2Seq<T>& model, const Ids& source, const Ids& input) {
 // The whole model at once: every weight, tied embeddings, padding, causal mask,
 // dropout and loss.
 TEST(Seq2Seq, gradients_of_the_training_loss_are_exact) {
-  for (PositionKind positions : {PositionKind::sinusoidal, PositionKind::learned}) {
+  for (const auto& [positions, name] : named_positions) {
     Seq2SeqConfig config;
     config.layer = {.model_dim = 4, .heads = 2, .hidden = 5, .activation = Activation::gelu, .dropout = 0.2};
     config.encoder_layers = config.decoder_layers = 1;
@@ -56,13 +56,13 @@ TEST(Seq2Seq, gradients_of_the_training_loss_are_exact) {
         p->value[i] = before - 1e-5;
         const double below = loss(false);
         p->value[i] = before;
-        ASSERT_NEAR(p->gradient[i], (above - below) / 2e-5, 1e-7) << p->name << " at " << i;
+        ASSERT_NEAR(p->gradient[i], (above - below) / 2e-5, 1e-7) << name << ", " << p->name << " at " << i;
       }
   }
 }
 
 TEST(Seq2Seq, decoding_with_caches_equals_the_whole_target) {
-  for (PositionKind positions : {PositionKind::sinusoidal, PositionKind::learned})
+  for (const auto& [positions, name] : named_positions)
     for (NormPlace norm : {NormPlace::pre, NormPlace::post}) {
       Seq2Seq<float> model(small(positions, norm), 9, 11, 1);
       const Ids source({2, 4}, {4, 5, 6, 7, 8, 4, 0, 0});
@@ -74,7 +74,7 @@ TEST(Seq2Seq, decoding_with_caches_equals_the_whole_target) {
         const auto logits = model.step(state, {input[t], input[20 + t]});
         for (Index b = 0; b < 2; ++b)
           for (Index c = 0; c < 11; ++c)
-            ASSERT_NEAR(logits[b * 11 + c], whole[(b * 20 + t) * 11 + c], 1e-5) << "token " << t;
+            ASSERT_NEAR(logits[b * 11 + c], whole[(b * 20 + t) * 11 + c], 1e-5) << name << ", token " << t;
       }
     }
 }
@@ -95,9 +95,10 @@ TEST(Seq2Seq, a_later_target_symbol_changes_no_earlier_logit) {
   for (Index i = 0; i < 22; ++i) ASSERT_EQ(a[i], b[i]);
 }
 
-// Embeddings that drown the positions would make attention blind to order.
+// Embeddings that drown the positions would make attention blind to order. Positions
+// within attention say less at first, but not nothing.
 TEST(Seq2Seq, the_order_of_the_source_matters_from_the_start) {
-  for (PositionKind positions : {PositionKind::sinusoidal, PositionKind::learned}) {
+  for (const auto& [positions, name] : named_positions) {
     Seq2SeqConfig config = small(positions);
     config.layer.model_dim = 128;
     Seq2Seq<double> model(config, 9, 11, 1);
@@ -109,7 +110,8 @@ TEST(Seq2Seq, the_order_of_the_source_matters_from_the_start) {
       by_order += (a[i] - b[i]) * (a[i] - b[i]);
       by_symbol += (a[i] - c[i]) * (a[i] - c[i]);
     }
-    EXPECT_GT(by_order, 0.02 * by_symbol);
+    const bool added = positions == PositionKind::sinusoidal || positions == PositionKind::learned;
+    EXPECT_GT(by_order, (added ? 0.02 : 0.002) * by_symbol) << name;
   }
 }
 
