@@ -147,8 +147,8 @@ BasicAttendGradients<Float16> attend_backward(const InputView& dout, View<const 
 
 // Memory of yours for the three large gradients (any strides but 0 and
 // overlapping ones; columns of one tensor are fine, an element that two of them, or
-// one and an input, share is refused), each of the type of its input, or float; the result's dq,
-// dk and dv stay empty. q, k and v may differ in type.
+// one and q, k, v, dout or out, share is refused), each of the type of its input, or
+// float; the result's dq, dk and dv stay empty. q, k and v may differ in type.
 struct GradientViews {
   OutputView dq, dk, dv;
 };

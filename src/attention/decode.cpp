@@ -78,9 +78,11 @@ class DecodeSplit {
  private:
   Index rows() const { return rows_of_group(call_); }
   void gather_queries();
-  void meet_keys(Index key, Index keys);
-  // Asks the mask about every head; false if nobody sees anything of the block.
-  bool look(Index key, Index keys);
+  void meet_block(Index key, Index keys);
+  void meet_keys(Index key, Index keys, Index before);
+  void weigh_selected(const kernels::Tile& weights, const kernels::Matrix& v, Index before);
+  // Asks the mask about every head; the most that anybody sees.
+  Coverage look(Index key, Index keys);
   // Brings nearer what the next key head will read.
   void ask_for_next(const InputView& x) const;
   // Modifiers, bias and mask, head by head.
@@ -112,11 +114,26 @@ void DecodeSplit::run(Index begin, Index end) {
   if (begin >= end) return;
   memory_ = Workspace::carved([&](Layout& layout) { return carve(call_, layout); });
   gather_queries();
-  for (Index key = begin; key < end; key += decode_block) meet_keys(key, std::min(decode_block, end - key));
+  for (Index key = begin; key < end; key += decode_block) meet_block(key, std::min(decode_block, end - key));
 }
 
-void DecodeSplit::meet_keys(Index key, Index keys) {
-  if (!look(key, keys)) return;
+// Without the pieces at either end that nobody sees.
+void DecodeSplit::meet_block(Index key, Index keys) {
+  constexpr Index piece = 128;
+  const Coverage seen = look(key, keys);
+  if (seen == Coverage::none) return;
+  Index first = 0, end = keys;
+  if (seen == Coverage::some) {
+    while (first + piece < end && look(key + first, piece) == Coverage::none) first += piece;
+    for (Index last = (end - 1) / piece * piece; last > first && look(key + last, end - last) == Coverage::none;
+         last -= piece)
+      end = last;
+    look(key + first, end - first);
+  }
+  meet_keys(key + first, end - first, first);
+}
+
+void DecodeSplit::meet_keys(Index key, Index keys, Index before) {
   const kernels::Tile scores{memory_.scores, decode_block, rows(), keys};
   ask_for_next(call_.k);
   kernels_.dot_rows({memory_.queries, rows(), call_.sizes.head_dim, call_.sizes.head_dim, 1},
@@ -132,11 +149,30 @@ void DecodeSplit::meet_keys(Index key, Index keys) {
   drop(scores, key);
   if (call_.sizes.value_dim == 0) return;
   ask_for_next(call_.v);
-  if (!select) return kernels_.weigh_rows(scores, v, partial_.out, width_);
-  const auto values = as_floats(call_, v, memory_.values);
-  kernels_.product_selected({scores.data, decode_block, 1, values.floats(), kernels_.column_tile, values.row_stride,
-                             partial_.out, width_, rows(), v.depth, keys, true},
-                            {memory_.scratch, decode_block, 1});
+  if (!select) return kernels_.weigh_rows(scores, v, before, partial_.out, width_);
+  weigh_selected(scores, v, before);
+}
+
+// Pair by pair, in the order and with the roundings of weigh_rows.
+void DecodeSplit::weigh_selected(const kernels::Tile& weights, const kernels::Matrix& v, Index before) {
+  static constexpr float one = 1.0f;
+  kernels::Matrix unscaled = v;
+  if (v.row_scales) {
+    unscaled.row_scales = &one;
+    unscaled.scale_stride = 0;
+    for (Index r = 0; r < weights.rows; ++r)
+      for (Index j = 0; j < weights.keys; ++j)
+        if (memory_.scratch[r * weights.stride + j])
+          weights.data[r * weights.stride + j] *= v.row_scales[j * v.scale_stride];
+  }
+  const auto values = as_floats(call_, unscaled, memory_.values);
+  kernels::for_value_groups(before, v.rows, [&](Index first, Index keys) {
+    kernels_.product_selected(
+        {weights.data + first, weights.stride, kernels::value_run, values.floats() + first * values.row_stride,
+         kernels_.column_tile, kernels::value_run * values.row_stride, partial_.out, width_, weights.rows, v.depth,
+         keys, true},
+        {memory_.scratch + first, weights.stride, kernels::value_run});
+  });
 }
 
 // Only where a head's rows end before hardware follows them. (Measured from memory:
@@ -148,15 +184,16 @@ void DecodeSplit::ask_for_next(const InputView& x) const {
   ask_for_rows(rows_of(x, b, next % call_.sizes.kv_heads, 0, call_.length(b)));
 }
 
-bool DecodeSplit::look(Index key, Index keys) {
-  bool seen = false;
+Coverage DecodeSplit::look(Index key, Index keys) {
+  bool any = false, whole = true;
   for (Index g = 0; g < call_.sizes.group(); ++g) {
     const Spot spot{b_, kv_head_ * call_.sizes.group() + g, 0, call_.sizes.q_len, key, keys};
     Coverage& coverage = coverage_[static_cast<std::size_t>(g)];
     coverage = call_.options.mask.coverage(mask_block(call_, spot));
-    seen |= coverage != Coverage::none;
+    any |= coverage != Coverage::none;
+    whole &= coverage == Coverage::all;
   }
-  return seen;
+  return !any ? Coverage::none : whole ? Coverage::all : Coverage::some;
 }
 
 void DecodeSplit::finish(Index key, Index keys) {

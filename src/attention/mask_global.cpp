@@ -135,7 +135,7 @@ class RecentLists {
   template <class F>
   static const List& of(std::uint64_t rule, Index head, Index own, F make) {
     thread_local std::array<Entry, 256> entries;
-    Entry& entry = entries[static_cast<std::size_t>(own) % entries.size()];
+    Entry& entry = entries[(static_cast<std::size_t>(own + 31 * head) + 97 * rule) % entries.size()];
     if (entry.rule != rule || entry.head != head || entry.own != own) entry = {rule, head, own, make(head, own)};
     return entry.list;
   }

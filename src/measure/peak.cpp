@@ -36,6 +36,13 @@ double best_rate(int rounds, Work work) {
   return best;
 }
 
+// At most so many words, in an odd number of pages: streams a large power of two
+// apart would meet in the same few places of the caches.
+std::size_t odd_pages(std::size_t words) {
+  constexpr std::size_t page = 512;
+  return ((words / page + 1) / 2 * 2 - 1) * page;
+}
+
 }  // namespace
 
 double measure_peak_gflops() {
@@ -53,7 +60,7 @@ double measure_read_gbs() {
   const auto team = static_cast<std::size_t>(threads());
   std::vector<std::uint64_t> totals(team, 0);
   const double rate = best_rate(6, [&](std::int64_t item) {
-    const std::size_t share = words / team / 32 * 32, begin = static_cast<std::size_t>(item) * share;
+    const std::size_t share = odd_pages(words / team / 4) * 4, begin = static_cast<std::size_t>(item) * share;
     totals[static_cast<std::size_t>(item)] +=
         kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
     return 8.0 * static_cast<double>(share);

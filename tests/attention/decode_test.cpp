@@ -1,5 +1,6 @@
 // Few queries against many keys: the path that reads keys once for a group of
 // heads, over several splits.
+#include "attention/decode.h"
 #include "attention/cases.h"
 #include "regard/plan.h"
 #include "regard/sparse_masks.h"
@@ -50,11 +51,11 @@ TEST(decode, every_composition_matches_the_reference) {
   });
 }
 
-// Four heads share their keys, and each sees other blocks of 512 of them.
+// Four heads share their keys, and each sees other blocks of them.
 TEST(decode, a_block_that_one_head_of_a_group_sees_is_hidden_from_the_others) {
   Composition c = decoding("blocks of its own for each head");
   const Tensor<std::int64_t> chosen({8, 1, 2}, {0, 1, 2, 2, 3, 0, 1, 1, 4, 0, 2, 1, 3, 3, 0, 4});
-  c.options.mask = chosen_blocks(chosen.view<3>(), 512);
+  c.options.mask = chosen_blocks(chosen.view<3>(), detail::decode_block);
   c.options.q_start = Index{0};
   on_each_instruction_set([&] { expect_decoding(c); });
 }
@@ -76,6 +77,71 @@ TEST(decode, hidden_values_that_are_not_finite_do_not_matter) {
 }
 
 // The only key that the row sees, and it lies in the second split.
+// Poison that nobody sees changes no bit, wherever it lies: also in a last block of few
+// keys, and in the scales of int8.
+TEST(decode, hidden_poison_changes_no_bit) {
+  on_each_instruction_set([] {
+    for (Index length : {2, 5, 37, 300, 513, 1100})
+      for (Index heads : {1, 2, 3, 4, 8}) {
+        SCOPED_TRACE(std::to_string(length) + " keys, " + std::to_string(heads) + " heads");
+        const auto q = normal({1, heads, 1, 16}, 1), k = normal({1, 1, length, 16}, 2);
+        Tensor<std::uint8_t> allowed({1, length}, std::uint8_t{1});
+        Tensor<float> clean = normal({1, 1, length, 16}, 3), poisoned = clean;
+        for (Index j = 1; j < length; j += j % 3 + 2) {
+          allowed[j] = 0;
+          std::fill_n(clean.data() + j * 16, 16, 0.0f);
+          std::fill_n(poisoned.data() + j * 16, 16, j % 2 ? not_a_number : infinity);
+        }
+        const AttendOptions options{.mask = boolean(std::as_const(allowed).view<2>())};
+        EXPECT_TRUE(same_bits(attend(q, k, poisoned, options).out, attend(q, k, clean, options).out));
+        const Quantized v = quantize(clean);
+        Quantized spoilt = v;
+        for (Index j = 1; j < length; ++j)
+          if (!allowed[j]) spoilt.scales[j] = not_a_number;
+        EXPECT_TRUE(same_bits(attend(q, k, spoilt, options).out, attend(q, k, v, options).out));
+      }
+  });
+}
+
+// Keys that a row does not see may come after those it sees or before: no bit depends
+// on them.
+TEST(decode, bits_do_not_depend_on_keys_that_are_hidden) {
+  on_each_instruction_set([] {
+    const auto q = normal({1, 4, 2, 32}, 1), k = normal({1, 2, 1301, 32}, 2), v = normal({1, 2, 1301, 16}, 3);
+    const auto row = [&](Index i) {
+      Tensor<float> one({1, 4, 1, 32});
+      for (Index h = 0; h < 4; ++h) std::copy_n(q.data() + (h * 2 + i) * 32, 32, one.data() + h * 32);
+      return one;
+    };
+    for (Index seen : {1, 63, 64, 65, 127, 250, 257, 511, 513, 1000, 1300}) {
+      SCOPED_TRACE(instruction_set() + ", " + std::to_string(seen) + " keys");
+      Tensor<std::uint8_t> allowed({1, 1301}, std::uint8_t{0});
+      std::fill_n(allowed.data(), seen, std::uint8_t{1});
+      const std::vector<Index> length{seen}, longer{seen + 1};
+      const auto by_length = attend(row(0), k, v, {.kv_lengths = length}).out;
+      EXPECT_TRUE(same_bits(attend(row(0), k, v, {.mask = boolean(std::as_const(allowed).view<2>())}).out, by_length));
+      const auto both = attend(q, k, v, {.mask = causal(), .q_start = seen - 1, .kv_lengths = longer}).out;
+      for (Index h = 0; h < 4; ++h)
+        EXPECT_TRUE(std::equal(by_length.data() + h * 16, by_length.data() + (h + 1) * 16, both.data() + h * 32)) << h;
+    }
+  });
+}
+
+// A window lets pieces of a block be left out; a tensor that says the same does not.
+TEST(decode, a_window_has_the_bits_of_the_same_pairs_one_by_one) {
+  on_each_instruction_set([] {
+    const auto q = normal({1, 4, 1, 32}, 1), k = normal({1, 2, 2107, 32}, 2), v = normal({1, 2, 2107, 16}, 3);
+    for (const auto& [at, width] :
+         {std::pair<Index, Index>{2106, 100}, {1030, 700}, {1536, 1}, {700, 130}, {511, 512}}) {
+      Tensor<std::uint8_t> allowed({1, 2107}, std::uint8_t{0});
+      for (Index j = std::max<Index>(0, at - width + 1); j <= at; ++j) allowed[j] = 1;
+      EXPECT_TRUE(same_bits(attend(q, k, v, {.mask = sliding_window(width), .q_start = at}).out,
+                            attend(q, k, v, {.mask = boolean(std::as_const(allowed).view<2>())}).out))
+          << at << ", " << width;
+    }
+  });
+}
+
 TEST(decode, a_visible_nan_is_not_lost_between_splits) {
   on_each_instruction_set([] {
     Composition c = decoding("nan");

@@ -22,12 +22,13 @@ namespace regard::kernels::HWY_NAMESPACE {
 // again.) Keys go by steps of four rows of each of three streams, which the groups of
 // queries then share.
 constexpr int kKeyStreams = 3, kKeyStep = 4 * kKeyStreams;
-constexpr int kValueStreams = 4;
 
 // Keys that meet `Rows` queries at a time: as many as keep the multiply-add units
 // busy and leave the sums in registers.
 template <int Rows>
-constexpr int kKeysOfGroup = kKeyStep / Rows;
+constexpr int kKeysOfGroup = Rows == 4   ? 3
+                             : Rows == 2 ? 4
+                                         : 12;
 
 // The value, and not the memory it came from: GCC would read that again in every
 // multiply-add, and reads are what these loops have too few of.
@@ -209,21 +210,28 @@ HWY_INLINE void WeighGroup(const float* weights, Index stride, const Matrix& v, 
   for (; i < v.depth; i += kLanes) WeighColumns<Stored, Rows, Keys, 1>(weight, values, i, out, out_stride);
 }
 
+// Of `Keys` rows of v, value_run apart.
 template <class Stored, int Keys>
-HWY_INLINE void WeighKeys(const Tile& weights, const Matrix& v, const Index (&at)[Keys], float* out, Index out_stride) {
+HWY_INLINE void WeighKeys(const Tile& weights, const Matrix& v, Index first, float* out, Index out_stride) {
+  Index at[Keys];
+  REGARD_UNROLL for (int j = 0; j < Keys; ++j) at[j] = first + j * value_run;
   ForRowGroups(weights.rows, [&](auto rows, Index r) HWY_ATTR {
     WeighGroup<Stored, decltype(rows)::value, Keys>(weights.data + r * weights.stride, weights.stride, v, at,
                                                     out + r * out_stride, out_stride);
   });
 }
 
-void WeighRows(const Tile& weights, const Matrix& v, float* out, Index out_stride) {
+void WeighRows(const Tile& weights, const Matrix& v, Index before, float* out, Index out_stride) {
   WithStorage(v, [&](auto stored) HWY_ATTR {
     using Stored = decltype(stored);
-    const Index run = v.rows / kValueStreams;
-    for (Index j = 0; j < run; ++j)
-      WeighKeys<Stored, kValueStreams>(weights, v, {j, run + j, 2 * run + j, 3 * run + j}, out, out_stride);
-    for (Index j = run * kValueStreams; j < v.rows; ++j) WeighKeys<Stored, 1>(weights, v, {j}, out, out_stride);
+    for_value_groups(before, v.rows, [&](Index first, Index keys) HWY_ATTR {
+      switch (keys) {
+        case 1: return WeighKeys<Stored, 1>(weights, v, first, out, out_stride);
+        case 2: return WeighKeys<Stored, 2>(weights, v, first, out, out_stride);
+        case 3: return WeighKeys<Stored, 3>(weights, v, first, out, out_stride);
+        default: return WeighKeys<Stored, value_streams>(weights, v, first, out, out_stride);
+      }
+    });
   });
 }
 

@@ -61,6 +61,25 @@ struct Product {
   Ahead* ahead = nullptr;  // one step after every register tile
 };
 
+// Values are read, and their sums made, as so many streams of value_run rows side by
+// side. The order counts from a block's first row, so that it does not depend on how
+// many rows come after or are left out.
+constexpr Index value_streams = 4, value_run = 64;
+
+// f(first, count) for each group of rows that follow one another in the order: first,
+// first + value_run, ... Of a block's rows [before, before + rows), counted from `before`.
+template <class F>
+void for_value_groups(Index before, Index rows, F f) {
+  constexpr Index window = value_streams * value_run;
+  const Index end = before + rows;
+  for (Index start = before / window * window; start < end; start += window)
+    for (Index at = start; at < start + value_run; ++at) {
+      const Index skipped = before <= at ? 0 : (before - at + value_run - 1) / value_run;
+      const Index streams = end <= at ? 0 : std::min(value_streams, (end - at + value_run - 1) / value_run);
+      if (streams > skipped) f(at + skipped * value_run - before, streams - skipped);
+    }
+}
+
 // Which (row, depth) pairs a selected product may touch; nonzero = may. Without
 // `visible`, all.
 struct Selection {
@@ -116,8 +135,9 @@ struct Kernels {
   // Few rows of q (f32) against keys where they lie: scores[r, j] = q[r] . k[j].
   // The depth is a multiple of `lanes`, at stride 1.
   void (*dot_rows)(const Matrix& q, const Matrix& k, const Tile& scores);
-  // out[r] += sum of weights[r, j] * v[j], alike.
-  void (*weigh_rows)(const Tile& weights, const Matrix& v, float* out, Index out_stride);
+  // out[r] += sum of weights[r, j] * v[j], alike, in the order of for_value_groups:
+  // `before` rows of a block come before v's first.
+  void (*weigh_rows)(const Tile& weights, const Matrix& v, Index before, float* out, Index out_stride);
 
   // to: panels of `width` rows, depth after depth, times `scale`.
   // Returns true if every element is finite.
