@@ -64,7 +64,7 @@ struct Product {
 // Values are read, and their sums made, as so many streams of value_run rows side by
 // side. The order counts from a block's first row, so that it does not depend on how
 // many rows come after or are left out.
-constexpr Index value_streams = 4, value_run = 64;
+constexpr Index value_streams = 4, value_run = 32;
 
 // f(first, count) for each group of rows that follow one another in the order: first,
 // first + value_run, ... Of a block's rows [before, before + rows), counted from `before`.
