@@ -292,9 +292,9 @@ class Training(PictureCase):
 
     def test_pictures_that_can_not_be_read_are_refused_before_the_run(self):
         self.draw("ab", "--height", "16", name="good.png")
-        self.file("wide.png", png(999, 16, 0, 8, lambda x, y: b"\xff"))
+        self.file("wide.png", png(1100, 16, 0, 8, lambda x, y: b"\xff"))
         data = self.file("good.tsv", "good.png\ta b\n")
-        for bad, says in (("gone.png", "gone.png"), ("wide.png", "999 pixels wide")):
+        for bad, says in (("gone.png", "gone.png"), ("wide.png", "1100 pixels wide")):
             lines = self.file("bad.tsv", f"good.png\ta b\n{bad}\ta b\n")
             command = ["train", "--pictures", "--train", lines, "--dev", data, "--out", self.out, "--picture-height",
                        "16", "--epochs", "1", *SIZES]

@@ -148,11 +148,11 @@ class View(Case):
                 self.assertEqual(file.read(len(begin)), begin)
 
     def test_an_ending_in_capitals_is_one_and_another_is_told_what_to_do(self):
+        self.fails(2, "view", "ab", "--model", self.model, "-o", "a.txt", says=["a.txt", "end it in .svg, .png, .pdf"])
         path = os.path.join(self.folder, "capitals.SVG")
         self.works("view", "ab", "--model", self.model, "-o", path)
         with open(path, "rb") as file:
             self.assertEqual(file.read(4), b"<svg")
-        self.fails(2, "view", "ab", "--model", self.model, "-o", "a.txt", says=["a.txt", "end it in .svg, .png, .pdf"])
 
     def test_a_trace_may_be_named_by_one_of_its_files(self):
         shown = self.works("view", "--trace", self.trace)
