@@ -70,10 +70,10 @@ void drop_repeats(std::vector<std::string>& names) {
   names = std::move(once);
 }
 
-void refuse_same_file(const std::string& in, const std::string& out) {
+void refuse_same_file(const std::string& in, const std::string& out, const std::string& flag) {
   std::error_code failure;  // an output that is not there yet
   if (std::filesystem::is_regular_file(out, failure) && std::filesystem::equivalent(in, out, failure))
-    throw UsageError("--out: " + out + " is the file that is read: name another");
+    throw UsageError(flag + ": " + out + " is the file that is read: name another");
 }
 
 }  // namespace regard::cli

@@ -23,7 +23,8 @@ CLI::Validator output_path();
 // Named twice is shown once.
 void drop_repeats(std::vector<std::string>& names);
 
-// Throws UsageError when `out` is the file that was read, under whatever name.
-void refuse_same_file(const std::string& in, const std::string& out);
+// Throws UsageError when `out`, which `flag` names, is the file that was read, under
+// whatever name.
+void refuse_same_file(const std::string& in, const std::string& out, const std::string& flag = "--out");
 
 }  // namespace regard::cli

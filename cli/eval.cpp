@@ -40,14 +40,15 @@ Results results_of_file(const Model& model, const Arguments& a) {
                            .pictures = model.reads_pictures(),
                            .longest = {.source = model.config.max_length}};
   const Dataset data =
-      options.pictures ? read_picture_list(a.data, options, model.config.patches.height) : read_tsv(a.data, options);
+      options.pictures ? read_checked_pictures(a.data, options, model.config.patches) : read_tsv(a.data, options);
   return {data.skipped, counts_of(model, data, a), {}};
 }
 
 Results results_of_strings(const Model& model, const Arguments& a) {
   if (!model.reads_pictures())
     throw UsageError("--strings are drawn as pictures, but the model in " + a.model + " reads text");
-  const auto strings = std::make_shared<const DrawnStrings>(read_string_plan(a.strings), Part::test);
+  const auto strings =
+      std::make_shared<const DrawnStrings>(read_string_plan(a.strings), Part::test, model.widest_picture());
   Results results{0, counts_of(model, drawn_dataset(strings), a), {}};
   for (Index i = 0; a.places && i < static_cast<Index>(strings->texts().size()); ++i) {
     const DrawnText drawn = strings->draw(i, 0);

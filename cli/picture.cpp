@@ -57,6 +57,7 @@ DrawnText asked_for(const Arguments& a) {
 
 void picture(const CLI::App& command, const Arguments& a) {
   settle(command, a);
+  refuse_same_file(a.strings, a.out, "-o");
   const DrawnText drawn = a.strings.empty() ? asked_for(a) : planned(a);
   write_file(a.out, picture_png(drawn.picture));
   fmt::print("wrote {} ({} x {} pixels)\n", printable(a.out), drawn.picture.size(1), drawn.picture.size(0));

@@ -9,6 +9,8 @@
 
 #include "commands.h"
 #include "model_folder.h"
+#include "regard/digest.h"
+#include "regard/file.h"
 #include "regard/picture.h"
 
 namespace regard::cli {
@@ -72,6 +74,22 @@ Dataset read_picture_list(const std::string& path, const TsvOptions& options, In
   return data;
 }
 
+Dataset read_checked_pictures(const std::string& path, TsvOptions options, const PatchSizes& sizes) {
+  std::uint64_t contents = fnv1a("");
+  const Index widest = widest_picture(sizes, options.longest.source);
+  options.check = [&](const Example& example) {
+    const std::string file = beside(path, example.text);
+    const Tensor<float> picture = scaled_to_height(read_picture(file), sizes.height);
+    if (picture.size(1) > widest)
+      throw ArgumentError(file + " is " + std::to_string(picture.size(1)) + " pixels wide at the model's height of " +
+                          std::to_string(sizes.height) + "; it reads up to " + std::to_string(widest));
+    contents = fnv1a(read_file(file), contents);
+  };
+  Dataset data = read_picture_list(path, options, sizes.height);
+  data.contents = std::to_string(contents);
+  return data;
+}
+
 Dataset drawn_dataset(const std::shared_ptr<const DrawnStrings>& strings) {
   Dataset data;
   for (const std::string& text : strings->texts()) data.examples.push_back({text, {}, characters(text)});
@@ -80,8 +98,8 @@ Dataset drawn_dataset(const std::shared_ptr<const DrawnStrings>& strings) {
   return data;
 }
 
-Dataset drawn_dataset(const StringPlan& plan, Part part) {
-  return drawn_dataset(std::make_shared<const DrawnStrings>(plan, part));
+Dataset drawn_dataset(const StringPlan& plan, Part part, Index widest) {
+  return drawn_dataset(std::make_shared<const DrawnStrings>(plan, part, widest));
 }
 
 }  // namespace regard::cli

@@ -31,8 +31,14 @@ std::string beside(const std::string& list, const std::string& path);
 // A TSV of picture<TAB>symbols; pictures are read when they are needed, and scaled.
 Dataset read_picture_list(const std::string& path, const TsvOptions& options, Index height);
 
+// The same, with all pictures read once before: a line whose picture can't be read, or is
+// too wide for a model of sequences up to `options.longest.source`, is a bad one, and
+// Dataset::contents tells these pictures from others of the same names.
+Dataset read_checked_pictures(const std::string& path, TsvOptions options, const PatchSizes& sizes);
+
 // Targets are the strings' characters; every epoch draws them anew.
-Dataset drawn_dataset(const StringPlan& plan, Part part);
 Dataset drawn_dataset(const std::shared_ptr<const DrawnStrings>& strings);
+// Pictures are at most `widest` pixels wide (0: any width).
+Dataset drawn_dataset(const StringPlan& plan, Part part, Index widest = 0);
 
 }  // namespace regard::cli

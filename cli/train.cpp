@@ -92,7 +92,7 @@ void show_epoch(const EpochReport& r) {
 
 // `sizes` are those of pictures, if the file names any.
 Dataset read_part(const std::string& path, const char* what, const TsvOptions& options, const PatchSizes& sizes) {
-  Dataset data = options.pictures ? read_picture_list(path, options, sizes.height) : read_tsv(path, options);
+  Dataset data = options.pictures ? read_checked_pictures(path, options, sizes) : read_tsv(path, options);
   fmt::print("{:<12}{} pairs from {}\n", what, data.examples.size(), printable(path));
   if (data.skipped > 0) fmt::print("{:<12}{} bad lines of {}\n", "skipped", data.skipped, printable(path));
   return data;
@@ -125,8 +125,9 @@ void finish_arguments(Arguments& a) {
   if (a.name.empty()) a.name = printable(std::filesystem::path(a.out).lexically_normal().filename().string());
 }
 
-Dataset draw_part(const StringPlan& plan, Part part, const std::string& path) {
-  Dataset data = drawn_dataset(plan, part);
+// Pictures are at most `widest` pixels wide.
+Dataset draw_part(const StringPlan& plan, Part part, Index widest, const std::string& path) {
+  Dataset data = drawn_dataset(plan, part, widest);
   fmt::print("{:<12}{} strings to draw, in {} fonts, by {}\n", part == Part::train ? "training" : "development",
              data.examples.size(), plan.fonts.size(), printable(path));
   return data;
@@ -140,7 +141,8 @@ BothParts read_data(const Arguments& a, const TsvOptions& options, const PatchSi
   if (a.strings.empty())
     return {read_part(a.train, "training", options, sizes), read_part(a.dev, "development", options, sizes)};
   const StringPlan plan = read_string_plan(a.strings);
-  return {draw_part(plan, Part::train, a.strings), draw_part(plan, Part::dev, a.strings)};
+  const Index widest = widest_picture(sizes, options.longest.source);
+  return {draw_part(plan, Part::train, widest, a.strings), draw_part(plan, Part::dev, widest, a.strings)};
 }
 
 // Text in files, pictures in files, or strings that are drawn.
@@ -186,6 +188,7 @@ Trainer start(Arguments& a) {
   if (!a.strings.empty()) a.patches.height = read_string_plan(a.strings).height;
   if (a.patches.patch_height == 0) a.patches.patch_height = a.patches.height;
   if (a.pictures || !a.strings.empty()) a.sizes.patches = a.patches;
+  check_patches(a.sizes.patches);
   const BothParts data = read_data(a, options, a.sizes.patches);
   return Trainer(std::move(folder), a.training, a.sizes, data.train, data.dev, a.words, a.name);
 }

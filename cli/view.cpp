@@ -146,16 +146,10 @@ std::vector<AttentionKind> kinds_of(const Arguments& a, const Trace& trace) {
 // What was read and what came of it, where the trace says so.
 std::string answer_text(const Trace& trace, int width) {
   if (trace.produced.empty()) return "";
-  if (trace.picture)
-    return terminal_wrapped(fmt::format("picture of {} x {} pixels  ->  {}", trace.picture->pixels.size(1),
-                                        trace.picture->pixels.size(0),
-                                        fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
-                            width) +
-           "\n";
-  return terminal_wrapped(fmt::format("{}  ->  {}", fmt::join(trace.source, " "),
-                                      fmt::join(trace.produced.begin(), trace.produced.end() - 1, " ")),
-                          width) +
-         "\n";
+  const std::string source = trace.picture ? fmt::format("picture of {} x {} pixels", trace.picture->pixels.size(1),
+                                                         trace.picture->pixels.size(0))
+                                           : fmt::format("{}", fmt::join(trace.source, " "));
+  return terminal_wrapped(source + "  ->  " + trace.answer, width) + "\n";
 }
 
 // Of the layer asked for, if one was.
@@ -284,13 +278,19 @@ std::string figure(const Arguments& a, const Trace& trace, AttentionKind kind) {
   return a.lines ? figure_lines(map, format, options) : figure_matrix(map, format, options);
 }
 
+bool is_figure(const Arguments& a) { return a.format != "term" && a.format != "json"; }
+
+// The file that a figure or JSON is written to; "": the screen.
+std::string output_of(const Arguments& a, const Trace& trace) {
+  if (!a.out.empty() || !is_figure(a)) return a.out;
+  return fmt::format("{}-{}.{}", a.patterns ? "patterns" : "attention", kind_name(figure_kind(a, trace)), a.format);
+}
+
 void write_figure(const Arguments& a, const Trace& trace) {
   const AttentionKind kind = figure_kind(a, trace);
   if (a.head == "all" && a.layer) throw UsageError("--head all draws every layer: leave --layer out, or name one head");
   if (a.head == "all" && a.lines) throw UsageError("--lines draws one head: name it, or say --head mean");
-  const std::string bytes = figure(a, trace, kind);
-  const char* stem = a.patterns ? "patterns" : "attention";
-  const std::string path = a.out.empty() ? fmt::format("{}-{}.{}", stem, kind_name(kind), a.format) : a.out;
+  const std::string bytes = figure(a, trace, kind), path = output_of(a, trace);
   write_file(path, bytes);
   fmt::print("wrote {} ({}{}{}, {} bytes)\n", printable(path), a.patterns ? "patterns of " : "", kind_title(kind),
              a.head == "all" ? ", all layers and heads" : "", bytes.size());
@@ -320,8 +320,6 @@ void write_json(const Arguments& a, const Trace& trace) {
     write_file(a.out, text + "\n");
 }
 
-bool is_figure(const Arguments& a) { return a.format != "term" && a.format != "json"; }
-
 // Flags that this call has no use for are mistakes: nobody gives one to see it ignored.
 void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
   const auto refuse = [&](bool useless, std::initializer_list<const char*> flags, const std::string& why) {
@@ -337,26 +335,40 @@ void refuse_useless_flags(const CLI::App& command, const Arguments& a) {
   refuse(rollout && head_number(a.head).has_value(), {"--head"},
          "does not go with --method rollout, which has no heads");
   refuse(a.contents && is_figure(a), {"--contents"}, "goes with --format term or json");
-  refuse(a.contents || a.format == "term", {"-o"}, "goes with --format svg, png, pdf or json");
+  refuse(a.contents, {"-o"}, "does not go with --contents, which is printed");
+  if (a.format == "term" && !a.out.empty())
+    throw UsageError("-o: " + a.out +
+                     " says no format: end it in .svg, .png, .pdf or .json, or give --format svg, png, pdf or json");
   refuse(!is_figure(a), {"--lines", "--inches", "--transparent"}, "goes with --format svg, png or pdf");
   refuse(a.lines, {"--scale"}, "does not go with --lines, which draws weights, not colours");
   refuse(a.format != "term", {"--query", "--width"}, "goes with --format term");
   refuse(a.kinds.size() > 1, {"--query"}, "is a row of one kind of attention: give one --kind");
 }
 
-// A trace is two files, and so is a model: a picture must not take their place, nor
-// a trace that of the model.
-void refuse_files_in_use(const Arguments& a) {
-  if (a.out.empty() && a.save.empty()) return;
-  for (const std::string& text : a.texts)
-    if (names_picture(text)) refuse_same_file(text, a.out);
-  for (const char* ending : {".json", ".safetensors"}) {
-    const std::string of_model = a.load.empty() ? folder_for(a.model, a.texts) + "/model" + ending : a.load + ending;
-    refuse_same_file(of_model, a.out);
-    if (a.save.empty()) continue;
-    refuse_same_file(of_model, a.save + ending);
-    if (a.out == a.save + ending) throw UsageError("-o: --save-trace writes " + a.out + " itself: name another");
+constexpr std::initializer_list<const char*> trace_endings{".json", ".safetensors"};
+
+// The files that the traces come from: of the model or the saved trace, and the pictures.
+std::vector<std::string> files_read(const Arguments& a, const Trace& trace) {
+  std::vector<std::string> files;
+  if (a.load.empty() && trace.picture) files = a.texts;
+  for (const char* ending : trace_endings)
+    files.push_back(a.load.empty() ? folder_for(a.model, a.texts) + "/model" + ending : a.load + ending);
+  return files;
+}
+
+// Nothing that is written takes the place of what was read, or of what else is written.
+void refuse_files_in_use(const Arguments& a, const Trace& trace) {
+  const std::string out = output_of(a, trace);
+  std::vector<std::string> saved;
+  if (!a.save.empty())
+    for (const char* ending : trace_endings) saved.push_back(a.save + ending);
+  for (const std::string& file : files_read(a, trace)) {
+    refuse_same_file(file, out, "-o");
+    for (const std::string& one : saved) refuse_same_file(file, one, "--save-trace");
   }
+  for (const std::string& one : saved)
+    if (!out.empty() && std::filesystem::weakly_canonical(one) == std::filesystem::weakly_canonical(out))
+      throw UsageError("-o: --save-trace writes " + out + " itself: name another");
 }
 
 // Nothing is printed before all of it could be made.
@@ -379,8 +391,16 @@ void show(const Arguments& a, const std::vector<Trace>& all) {
 }
 
 std::string ending_of(const std::string& path) {
-  const std::string ending = std::filesystem::path(path).extension().string();
+  std::string ending = std::filesystem::path(path).extension().string();
+  for (char& letter : ending) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   return ending.empty() ? "" : ending.substr(1);
+}
+
+// A trace is two files: who names one of them means both.
+void drop_trace_ending(std::string& path) {
+  for (const std::string ending : trace_endings)
+    if (path.size() > ending.size() && path.ends_with(ending) && !std::filesystem::exists(path + ending))
+      return path.resize(path.size() - ending.size());
 }
 
 // The file's ending is the format, unless --format says it: they must not disagree.
@@ -400,13 +420,15 @@ void view(const CLI::App& command, Arguments& a) {
   drop_repeats(a.kinds);
   drop_repeats(a.methods);
   refuse_useless_flags(command, a);
-  refuse_files_in_use(a);
+  drop_trace_ending(a.load);
+  drop_trace_ending(a.save);
   head_number(a.head);
   const auto all = traces(a);
   if (all.size() > 1 && (a.format != "term" || !a.save.empty()))
     throw UsageError("figures, JSON and --save-trace take one TEXT and one --method at a time");
   if (!a.save.empty() && a.methods.front() != "weights")
     throw UsageError("--save-trace saves weights, from which --method rollout can be read off again");
+  for (const Trace& trace : all) refuse_files_in_use(a, trace);
   try {
     show(a, all);
   } catch (const ArgumentError& error) {
@@ -465,8 +487,10 @@ void add_view(CLI::App& program) {
       .add_option("--model", a->model, "Folder of the model (default: the shipped one, for PNG files that of pictures)")
       ->type_name("DIR");
   command
-      .add_option("--kind", a->kinds,
-                  "encoder, decoder, cross, or several with commas (default: all; in a figure cross, or what there is)")
+      .add_option(
+          "--kind", a->kinds,
+          "encoder, decoder, cross, or several with commas (default: all; of a picture, and in a figure, cross, "
+          "or what there is)")
       ->delimiter(',')
       ->check(CLI::IsMember({"encoder", "decoder", "cross"}));
   command.add_option("--layer", a->layer, "Layer, from 0 (default: the last)")->check(at_least(0));

@@ -31,6 +31,8 @@ struct TsvOptions {
   bool skip_bad = false;  // count bad lines instead of refusing the file
   bool pictures = false;  // sources name pictures: they have no symbols
   LengthLimits longest = {};
+  // What else makes an example bad: throws Error saying so. Called in the file's order.
+  std::function<void(const Example&)> check = {};
 };
 
 // The picture (patches.h) of an example, by its number; the epoch counts from 0 and
@@ -39,13 +41,16 @@ using PictureMaker = std::function<Tensor<float>(Index example, std::uint64_t ep
 
 struct Dataset {
   std::vector<Example> examples;
-  Index skipped = 0;          // bad lines, with skip_bad
-  PictureMaker picture = {};  // set: sources are pictures
-  std::string origin = {};    // how they come about; one that differs is other data
+  Index skipped = 0;  // bad lines, with skip_bad
+  // Set: sources are pictures. Examples of one text are of one picture outside training.
+  PictureMaker picture = {};
+  // How pictures come about, and a digest of the files they are read from: what differs
+  // is other data.
+  std::string origin = {}, contents = {};
 };
 
 // A bad line (no tab or two, an empty side, invalid UTF-8, a symbol spelled like
-// a special one, more symbols than `longest`) throws FileError naming file and
+// a special one, more symbols than `longest`, refused by `check`) throws FileError naming file and
 // line; empty lines and a byte order mark are passed over. Several lines with one
 // source are several references for it.
 Dataset read_tsv(const std::string& path, const TsvOptions& options = {});
@@ -55,6 +60,7 @@ struct Question {
   std::string text;
   std::vector<std::string> source;
   std::vector<std::vector<std::string>> references;
+  Index example = 0;           // the number of the first of this source
   Tensor<float> patches = {};  // of a picture, which has no symbols
 };
 
@@ -76,11 +82,12 @@ struct Encoded {
 
 Encoded encode(const Example& example, const Vocabulary& source, const Vocabulary& target);
 
-// Pads with Vocabulary::pad on the right.
+// Pads with Vocabulary::pad on the right. Throws ArgumentError for pictures beside symbols.
 Batch make_batch(const std::vector<const Encoded*>& examples);
 Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& rows);
 
-// Patches of several pictures, [patches, patch size] each, as SourceBatch takes them.
+// Patches of several pictures, [patches, patch size] each, as SourceBatch takes them. Throws
+// ArgumentError naming both shapes where patches are not of one size.
 struct PaddedPatches {
   Tensor<std::int64_t> present;  // [batch, most patches]
   Tensor<float> patches;         // [batch, most patches, patch size], 0 behind a picture's last

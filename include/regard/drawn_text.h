@@ -20,7 +20,7 @@ struct TextStyle {
   double size = 20;                  // of the font's em
   double left = 4, right = 4;        // margins beside the text
   double shift = 0;                  // of the line below the middle
-  double spacing = 0;                // between characters, besides their own
+  double spacing = 0;                // between characters, besides their own; up to four times the size
   double stretch = 1;                // of widths
   double slant = 0;                  // pixels to the right for each pixel up
   double angle = 0;                  // degrees, anticlockwise
@@ -53,7 +53,8 @@ class TextDrawer {
   void require(const std::string& font) const;
 
   // No ligatures: each character keeps a shape of its own. Throws ArgumentError for
-  // an empty text, one that is no UTF-8, and sizes out of range.
+  // an empty text, one that is no UTF-8 or has more than 10,000 bytes, and sizes out of
+  // range.
   DrawnText draw(const std::string& text, const TextStyle& style) const;
 
  private:

@@ -57,9 +57,8 @@ std::vector<Hypothesis> answer(const Model& model, const std::vector<std::vector
 std::vector<Hypothesis> answer_pictures(const Model& model, const std::vector<const Tensor<float>*>& pictures,
                                         const DecodingOptions& options, Index batch = 256);
 
-// Each example of a data set of pictures as a question of its own, drawn as for
-// epoch 0. Throws ArgumentError naming the example whose picture the model can't
-// read.
+// The questions of a data set of pictures (group_references), drawn as for epoch 0. Throws
+// ArgumentError naming the example whose picture the model can't read.
 std::vector<Question> picture_questions(const Model& model, const Dataset& data);
 
 // Decodes every question and counts errors against its references.

@@ -20,7 +20,7 @@ struct PatchSizes {
 };
 
 // Throws ArgumentError naming both when patch_height does not divide height, and
-// for sizes below 1. Symbols (height 0) pass.
+// for sizes below 1 or above 32767, the longest side of a picture. Symbols (height 0) pass.
 void check_patches(const PatchSizes& sizes);
 
 // How many patches a picture of this width has; the last column may reach beyond it.
@@ -30,12 +30,14 @@ Index patch_count(const PatchSizes& sizes, Index width);
 // several rows of them, a comma and that of its upper edge.
 std::vector<std::string> patch_labels(const PatchSizes& sizes, Index patches);
 
+// Of the pictures that have at most this many patches, in pixels.
+Index widest_picture(const PatchSizes& sizes, Index patches);
+
 // picture [height, width] -> [patches, patch size], column of patches after
 // column, each from top to bottom, pixels of a patch row by row. The background
-// (the median) becomes 0 and the mean square 1, and what is rarer than the
-// background (ink) is positive in the mean: contrast, brightness and white on
-// black instead of black on white leave nothing behind. A picture of one grey is
-// all 0. Throws ArgumentError for another height and for a picture without pixels
+// becomes 0, the mean square of (grey - background) 1, and ink is positive (ink.h):
+// contrast, brightness and white on black instead of black on white leave nothing
+// behind. A picture of one grey is all 0. Throws ArgumentError for another height and for a picture without pixels
 // or with one that is not finite.
 Tensor<float> patches_of(const Tensor<float>& picture, const PatchSizes& sizes);
 

@@ -66,6 +66,8 @@ struct Trace {
   std::vector<AttentionMap> maps;
   MapQuantity quantity = MapQuantity::weights;
   std::optional<PatchedPicture> picture = {};  // where the source was one
+  // `produced` without its end, as people read it; "" where nothing was produced.
+  std::string answer = {};
 
   // Labels of a map's axes: queries down, keys across.
   const std::vector<std::string>& query_labels(AttentionKind kind) const;
@@ -100,7 +102,8 @@ PatternGrid pattern_grid(const Trace& trace, AttentionKind kind, const PatternOp
 
 // PATH.safetensors holds the tensors, PATH.json the labels and the list of
 // maps (patterns are named anew from the weights). Throws FileError, also for a
-// map without weights and for a trace of anything but weights.
+// map without weights or with one that is not 0 to 1 (beyond rounding), and for a trace
+// of anything but weights.
 void save_trace(const Trace& trace, const std::string& path);
 Trace load_trace(const std::string& path);
 

@@ -57,12 +57,14 @@ class Trainer {
   // A fresh run. Vocabularies come from `train`. Pictures (sizes.patches and
   // Dataset::picture, both or neither) are made for every batch of training anew,
   // those of `dev` once. Throws FileError when another run holds the folder,
-  // ArgumentError for examples the model can't take.
+  // ArgumentError for examples the model can't take, among them pictures of `dev`;
+  // pictures of `train` are first made in run(): whoever reads them from files checks
+  // them before (TsvOptions::check).
   Trainer(LockedFolder folder, const TrainingConfig& config, const Seq2SeqConfig& sizes, const Dataset& train,
           const Dataset& dev, bool words, std::string name);
   // Goes on where the run in `folder` stopped. Throws FileError when there is
-  // none, when another run holds the folder, when the data is not what it was
-  // trained on, or when all epochs are finished and their best model is gone.
+  // none, when another run holds the folder, when the data (of pictures, their files
+  // too) is not what it was trained on, or when all epochs are finished and their best model is gone.
   // Before the last epoch a best model that is gone is written again: by the next
   // epoch, whatever its rate.
   static Trainer resume(const std::string& folder, const Dataset& train, const Dataset& dev);
@@ -76,7 +78,8 @@ class Trainer {
   // all). A run in pieces ends with the same bytes as one in a single piece, at
   // an equal number of threads and any interruption. First removes what a
   // killed run left half written in the folder. Throws Error when the loss is no
-  // longer finite.
+  // longer finite, and for a picture that can't be made or read, naming its example;
+  // the last checkpoint is whole.
   void run(const TrainingObserver& observer, Index stop_after = 0);
 
   const TrainingConfig& config() const { return config_; }
@@ -85,6 +88,7 @@ class Trainer {
 
  private:
   Trainer(LockedFolder folder, const TrainingConfig& config, Model model, const Dataset& train, const Dataset& dev);
+  Tensor<float> training_patches(Index example) const;
   Batch training_batch(const std::vector<Index>& indices) const;
   double train_batch(const std::vector<Index>& indices, std::uint64_t step);
   bool train_epoch(const TrainingObserver& observer);
@@ -101,7 +105,8 @@ class Trainer {
   TrainingConfig config_;
   Model model_;
   std::vector<Encoded> train_, dev_;
-  PictureMaker pictures_;  // of train_, by epoch
+  PictureMaker pictures_;           // of train_, by epoch
+  std::vector<std::string> texts_;  // of train_, where it has pictures
   std::vector<Question> questions_;
   AdamW<float> optimizer_;
   std::string data_digest_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/characters.h"
 #include "regard/view.h"
 
 namespace regard {
@@ -32,10 +33,6 @@ class Vocabulary {
   std::vector<std::string> symbols_;
   std::map<std::string, std::int64_t> ids_;
 };
-
-// The code points of UTF-8 text, one string each. Throws ArgumentError naming
-// the byte offset where the text is not valid UTF-8.
-std::vector<std::string> characters(const std::string& text);
 
 // The pieces of a text between spaces; none of them empty.
 std::vector<std::string> split_spaces(const std::string& text);

@@ -61,8 +61,10 @@ Dataset read_tsv(const std::string& path, const TsvOptions& options) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     try {
-      data.examples.push_back(parse_line(line, options));
-    } catch (const ArgumentError& error) {
+      Example example = parse_line(line, options);
+      if (options.check) options.check(example);
+      data.examples.push_back(std::move(example));
+    } catch (const Error& error) {
       if (!options.skip_bad)
         throw FileError(path + ", line " + std::to_string(number) + ": " + error.what() +
                         " (--skip-bad goes on without such lines)");
@@ -76,9 +78,10 @@ Dataset read_tsv(const std::string& path, const TsvOptions& options) {
 std::vector<Question> group_references(const Dataset& data) {
   std::vector<Question> questions;
   std::unordered_map<std::string, std::size_t> known;
-  for (const Example& example : data.examples) {
+  for (std::size_t i = 0; i < data.examples.size(); ++i) {
+    const Example& example = data.examples[i];
     const auto [place, fresh] = known.try_emplace(example.text, questions.size());
-    if (fresh) questions.push_back({example.text, example.source, {}});
+    if (fresh) questions.push_back({example.text, example.source, {}, static_cast<Index>(i)});
     questions[place->second].references.push_back(example.target);
   }
   return questions;
@@ -101,11 +104,14 @@ Tensor<std::int64_t> padded_ids(const std::vector<std::vector<std::int64_t>>& ro
 }
 
 PaddedPatches padded_patches(const std::vector<const Tensor<float>*>& pictures) {
-  Index most = 0, size = 0;
+  Index most = 0;
   for (const auto* picture : pictures) {
+    if (picture->rank() != 2 || picture->size(1) != pictures.front()->size(1))
+      throw ArgumentError("padded_patches: patches of a picture are " + picture->text() + " beside " +
+                          pictures.front()->text() + ", need [patches, patch size] of one patch size");
     most = std::max(most, picture->size(0));
-    size = picture->size(1);
   }
+  const Index size = pictures.empty() ? 0 : pictures.front()->size(1);
   const auto batch = static_cast<Index>(pictures.size());
   PaddedPatches padded{Tensor<std::int64_t>({batch, most}, Vocabulary::pad), Tensor<float>({batch, most, size})};
   for (Index i = 0; i < batch; ++i) {
@@ -129,6 +135,9 @@ Batch make_batch(const std::vector<const Encoded*>& examples) {
   }
   Batch batch{padded_ids(source), padded_ids(input), padded_ids(target)};
   if (pictures.empty()) return batch;
+  if (pictures.size() != examples.size())
+    throw ArgumentError("make_batch: " + std::to_string(pictures.size()) + " of " + std::to_string(examples.size()) +
+                        " examples have patches, need all or none");
   PaddedPatches padded = padded_patches(pictures);
   batch.source = std::move(padded.present);
   batch.patches = std::move(padded.patches);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "io/json_file.h"
 #include "model/model_json.h"
 #include "regard/error.h"
 #include "regard/file.h"
@@ -122,21 +123,6 @@ Model model_from_json(const nlohmann::json& json, const std::string& path) {
   }
 }
 
-nlohmann::json read_json(const std::string& path) {
-  const std::string text = read_file(path);
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception&) {
-    throw FileError(path + ": not valid JSON, or cut off");
-  }
-}
-
-std::string json_reason(const nlohmann::json::exception& error) {
-  const std::string text = error.what();
-  const auto end = text.find("] ");
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
-
 Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const Shape& shape) {
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) throw FileError(file.path + ": tensor " + name + " is missing");
@@ -153,11 +139,6 @@ Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const
 void load_parameters(const TensorFile& file, const std::string& prefix, const Parameters<float>& parameters) {
   for (Parameter<float>* parameter : parameters)
     parameter->value = load_tensor(file, prefix + parameter->name, parameter->value.shape());
-}
-
-// Names come from command lines and folders, which need not be UTF-8.
-std::string json_text(const nlohmann::json& json) {
-  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void refuse_strangers(const TensorFile& file, const Parameters<float>& parameters) {
@@ -191,7 +172,7 @@ std::vector<std::string> Model::target_symbols(const std::vector<std::int64_t>& 
   return symbols;
 }
 
-Index Model::widest_picture() const { return config.max_length / config.patches.rows() * config.patches.patch_width; }
+Index Model::widest_picture() const { return regard::widest_picture(config.patches, config.max_length); }
 
 Tensor<float> Model::patches(const Tensor<float>& picture) const {
   if (picture.rank() == 2 && picture.size(1) > widest_picture())
@@ -269,13 +250,12 @@ std::vector<Hypothesis> answer_pictures(const Model& model, const std::vector<co
 
 std::vector<Question> picture_questions(const Model& model, const Dataset& data) {
   if (!data.picture) throw ArgumentError("picture_questions: the data has no pictures");
-  std::vector<Question> questions;
-  for (const Example& example : data.examples) {
+  std::vector<Question> questions = group_references(data);
+  for (Question& question : questions) {
     try {
-      questions.push_back(
-          {example.text, {}, {example.target}, model.patches(data.picture(static_cast<Index>(questions.size()), 0))});
+      question.patches = model.patches(data.picture(question.example, 0));
     } catch (const ArgumentError& error) {
-      throw ArgumentError(example.text + ": " + error.what());
+      throw ArgumentError(question.text + ": " + error.what());
     }
   }
   return questions;

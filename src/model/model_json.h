@@ -12,15 +12,6 @@ namespace regard::detail {
 nlohmann::json model_json(const Model& model);
 // Throws FileError naming `path` for a missing or impossible entry.
 Model model_from_json(const nlohmann::json& json, const std::string& path);
-// Reads and parses; throws FileError naming the path.
-nlohmann::json read_json(const std::string& path);
-
-// What an entry lacks, in the library's words without its own number for them.
-std::string json_reason(const nlohmann::json::exception& error);
-
-// The text of a file; bytes that are no UTF-8 become U+FFFD.
-std::string json_text(const nlohmann::json& json);
-
 // Throws FileError naming file and tensor for one that is missing, of another
 // shape or no floating-point type.
 Tensor<float> load_tensor(const TensorFile& file, const std::string& name, const Shape& shape);

@@ -87,6 +87,7 @@ Trace record(const Model& model, const SourceBatch<float>& source, Trace trace, 
   std::vector<std::int64_t> input{Vocabulary::begin}, produced = output;
   input.insert(input.end(), output.begin(), output.end());
   produced.push_back(Vocabulary::end);
+  trace.answer = model.answer_text(model.target_symbols(output));
   trace.target = model.target_symbols(input);
   trace.produced = model.target_symbols(produced);
 

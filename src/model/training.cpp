@@ -5,9 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
+#include "io/json_file.h"
 #include "model/model_json.h"
+#include "regard/digest.h"
 #include "regard/error.h"
 #include "regard/file.h"
 #include "regard/loss.h"
@@ -19,20 +22,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-constexpr int digest_version = 2;
+constexpr int digest_version = 3;
 
-// FNV-1a over all examples: tells one data set from another. Version 1 marked
-// the end of a string only, so that a symbol of one example could pass for the
-// text of the next; it is still here for runs that were begun with it.
+// Over all examples: tells one data set from another. Version 1 marked the end of
+// a string only, so that a symbol of one example could pass for the text of the
+// next; version 2 knew pictures by their names only. Both are still here for runs
+// that were begun with them.
 std::string digest(const Dataset& data, int version) {
-  std::uint64_t hash = 14695981039346656037u;
-  const auto feed = [&](const std::string& bytes) {
-    for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
-  };
+  std::uint64_t hash = fnv1a("");
+  const auto feed = [&](const std::string& bytes) { hash = fnv1a(bytes, hash); };
   const auto feed_string = [&](const std::string& text) {
     feed(version == 1 ? text + '\n' : std::to_string(text.size()) + ':' + text);
   };
   feed(data.origin);
+  if (version > 2) feed(data.contents);
   for (const Example& example : data.examples) {
     if (version > 1) feed(std::to_string(example.target.size()) + ':');
     feed_string(example.text);
@@ -111,9 +114,29 @@ std::vector<Encoded> encode_all(const Dataset& data, const Model& model) {
   return all;
 }
 
-// Each question's patches go to the example it was made from.
-void take_patches(std::vector<Encoded>& data, const std::vector<Question>& questions) {
-  for (std::size_t i = 0; i < data.size(); ++i) data[i].patches = questions[i].patches;
+// Each question's patches go to the examples that it is made of.
+void take_patches(std::vector<Encoded>& encoded, const Dataset& data, const std::vector<Question>& questions) {
+  std::unordered_map<std::string, const Tensor<float>*> patches;
+  for (const Question& question : questions) patches[question.text] = &question.patches;
+  for (std::size_t i = 0; i < encoded.size(); ++i) encoded[i].patches = *patches.at(data.examples[i].text);
+}
+
+std::vector<std::string> texts_of(const Dataset& data) {
+  std::vector<std::string> texts;
+  for (const Example& example : data.examples) texts.push_back(example.text);
+  return texts;
+}
+
+// What is wrong with an entry of training.json is said beside its name.
+template <class F>
+auto read_state(const std::string& path, F read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
+  } catch (const ArgumentError& error) {
+    throw FileError(path + ": not a training state (" + error.what() + ")");
+  }
 }
 
 void check_kind(const Model& model, const Dataset& train, const Dataset& dev) {
@@ -166,6 +189,12 @@ nlohmann::json config_json(const TrainingConfig& config) {
           {"dtype", dtype_name(config.dtype)}};
 }
 
+void check_config(const TrainingConfig& config) {
+  if (config.batch < 1 || config.epochs < 1)
+    throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
+                        " and " + std::to_string(config.batch));
+}
+
 TrainingConfig config_from(const nlohmann::json& json) {
   TrainingConfig config;
   config.epochs = json.at("epochs");
@@ -181,6 +210,7 @@ TrainingConfig config_from(const nlohmann::json& json) {
   config.clip = json.at("clip");
   config.seed = json.at("seed");
   config.dtype = dtype_from_name(json.at("dtype"));
+  check_config(config);
   return config;
 }
 
@@ -196,12 +226,11 @@ Trainer::Trainer(LockedFolder folder, const TrainingConfig& config, Model model,
       pictures_(train.picture),
       optimizer_(model_.network->parameters(), config.adamw),
       data_digest_(digest_of_both(train, dev, digest_version)) {
-  if (config.batch < 1 || config.epochs < 1)
-    throw ArgumentError("training: epochs and batch must be at least 1, got " + std::to_string(config.epochs) +
-                        " and " + std::to_string(config.batch));
+  check_config(config);
   check_kind(model_, train, dev);
   questions_ = model_.reads_pictures() ? picture_questions(model_, dev) : group_references(dev);
-  if (model_.reads_pictures()) take_patches(dev_, questions_);
+  if (model_.reads_pictures()) take_patches(dev_, dev, questions_);
+  if (model_.reads_pictures()) texts_ = texts_of(train);
   const Index batches = (static_cast<Index>(train_.size()) + config.batch - 1) / config.batch;
   config_.schedule.total = batches * config.epochs;
 }
@@ -214,10 +243,13 @@ Trainer Trainer::resume(const std::string& folder, const Dataset& train, const D
   LockedFolder locked = LockedFolder::existing(folder);
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
-  try {
+  auto [config, model] = read_state(path, [&] {
     check_data(json, folder, train, dev);
-    Trainer trainer(std::move(locked), config_from(json.at("training")),
-                    detail::model_from_json(json.at("model"), path), train, dev);
+    return std::pair(config_from(json.at("training")), detail::model_from_json(json.at("model"), path));
+  });
+  // What is wrong from here to the next reading is wrong with the data.
+  Trainer trainer(std::move(locked), config, std::move(model), train, dev);
+  read_state(path, [&] {
     trainer.epoch_ = json.at("epoch");
     trainer.next_batch_ = json.at("next_batch");
     trainer.loss_sum_ = json.at("loss_sum");
@@ -226,36 +258,26 @@ Trainer Trainer::resume(const std::string& folder, const Dataset& train, const D
     trainer.optimizer_.steps = json.at("steps");
     // Runs of earlier versions have one file of this name and say nothing.
     trainer.load_state(json.value("tensors", "training.safetensors"));
-    trainer.miss_lost_model();
-    return trainer;
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
-  } catch (const ArgumentError& error) {
-    throw FileError(path + ": not a training state (" + error.what() + ")");
-  }
+  });
+  trainer.miss_lost_model();
+  return trainer;
 }
 
 TsvOptions Trainer::data_options(const std::string& folder) {
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
-  try {
+  return read_state(path, [&] {
     const auto& model = json.at("model");
     const auto longest = model.at("config").at("max_length").get<Index>();
     const bool pictures = model.at("config").contains("patches");
-    return {.words = model.at("words").get<bool>(), .pictures = pictures, .longest = {longest, longest}};
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
-  }
+    return TsvOptions{.words = model.at("words").get<bool>(), .pictures = pictures, .longest = {longest, longest}};
+  });
 }
 
 PatchSizes Trainer::picture_sizes(const std::string& folder) {
   const std::string path = folder + "/training.json";
   const auto json = detail::read_json(path);
-  try {
-    return detail::model_from_json(json.at("model"), path).config.patches;
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(path + ": not a training state (" + detail::json_reason(error) + ")");
-  }
+  return read_state(path, [&] { return detail::model_from_json(json.at("model"), path).config.patches; });
 }
 
 // The best model of a checkpoint that says it saved one.
@@ -277,12 +299,20 @@ void Trainer::refuse_divergence() const {
                      : "nothing was saved yet, try a smaller learning rate"));
 }
 
+Tensor<float> Trainer::training_patches(Index example) const {
+  try {
+    return model_.patches(pictures_(example, static_cast<std::uint64_t>(epoch_)));
+  } catch (const Error& error) {
+    throw Error("training: picture of \"" + texts_[static_cast<std::size_t>(example)] + "\": " + error.what());
+  }
+}
+
 Batch Trainer::training_batch(const std::vector<Index>& indices) const {
   if (!pictures_) return batch_of(train_, indices);
   std::vector<Encoded> drawn;
   for (Index i : indices) {
     drawn.push_back(train_[static_cast<std::size_t>(i)]);
-    drawn.back().patches = model_.patches(pictures_(i, static_cast<std::uint64_t>(epoch_)));
+    drawn.back().patches = training_patches(i);
   }
   std::vector<const Encoded*> examples;
   for (const Encoded& one : drawn) examples.push_back(&one);

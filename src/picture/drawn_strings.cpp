@@ -4,9 +4,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "picture/surface.h"
+#include "io/json_file.h"
+#include "regard/characters.h"
+#include "regard/digest.h"
 #include "regard/error.h"
-#include "regard/file.h"
 
 namespace regard {
 namespace {
@@ -21,10 +22,27 @@ std::uint64_t style_stream(Part part, std::uint64_t epoch, Index number) {
          static_cast<std::uint64_t>(number);
 }
 
-std::vector<std::string> code_points(const std::string& text) {
-  std::vector<std::string> all;
-  for (const char* at = text.c_str(); *at; at = g_utf8_next_char(at)) all.emplace_back(at, g_utf8_next_char(at) - at);
-  return all;
+// A number of this entry. JSON's own conversions would cut fractions off, wrap what is
+// negative and take true for 1.
+Index whole(const Json& json, const char* name) {
+  const Json& value = json.at(name);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() >> 63 != 0))
+    throw ArgumentError("\"" + std::string(name) + "\" is " + value.dump() + ", must be a whole number");
+  return value.get<Index>();
+}
+
+double number(const Json& json, const char* name) {
+  const Json& value = json.at(name);
+  if (!value.is_number())
+    throw ArgumentError("\"" + std::string(name) + "\" is " + value.dump() + ", must be a number");
+  return value.get<double>();
+}
+
+std::uint64_t seed_of(const Json& json) {
+  const Json& value = json.at("seed");
+  if (!value.is_number_unsigned())
+    throw ArgumentError("\"seed\" is " + value.dump() + ", must be a whole number from 0 to 2^64 - 1");
+  return value.get<std::uint64_t>();
 }
 
 StringPlan plan_from(const Json& json) {
@@ -33,19 +51,16 @@ StringPlan plan_from(const Json& json) {
   for (const auto& [name, value] : json.items())
     if (!known.contains(name)) throw ArgumentError("there is no entry \"" + name + "\"");
   StringPlan plan;
-  const auto alphabet = json.at("alphabet").get<std::string>();
-  if (!g_utf8_validate(alphabet.data(), static_cast<gssize>(alphabet.size()), nullptr))
-    throw ArgumentError("\"alphabet\" is not valid UTF-8");
-  plan.alphabet = code_points(alphabet);
-  json.at("shortest").get_to(plan.shortest);
-  json.at("longest").get_to(plan.longest);
+  plan.alphabet = characters(json.at("alphabet").get<std::string>());
+  plan.shortest = whole(json, "shortest");
+  plan.longest = whole(json, "longest");
   json.at("fonts").get_to(plan.fonts);
-  json.at("distortion").get_to(plan.distortion);
-  json.at("seed").get_to(plan.seed);
-  json.at("height").get_to(plan.height);
-  json.at("train").get_to(plan.train);
-  json.at("dev").get_to(plan.dev);
-  json.at("test").get_to(plan.test);
+  plan.distortion = number(json, "distortion");
+  plan.seed = seed_of(json);
+  plan.height = whole(json, "height");
+  plan.train = whole(json, "train");
+  plan.dev = whole(json, "dev");
+  plan.test = whole(json, "test");
   return plan;
 }
 
@@ -55,10 +70,24 @@ void check_plan(const StringPlan& plan) {
   if (plan.shortest < 1 || plan.longest < plan.shortest || plan.longest > 1000)
     throw ArgumentError("strings: lengths " + std::to_string(plan.shortest) + " to " + std::to_string(plan.longest) +
                         " must be within 1 to 1000");
+  if (!(plan.distortion >= 0 && plan.distortion <= 1))
+    throw ArgumentError("strings: distortion is " + std::to_string(plan.distortion) + ", must be 0 to 1");
+  if (plan.height < 1 || plan.height > 4096)
+    throw ArgumentError("strings: height is " + std::to_string(plan.height) + ", must be 1 to 4096");
   for (Index count : {plan.train, plan.dev, plan.test})
     if (count < 0 || count > 100'000'000)
       throw ArgumentError("strings: a part of " + std::to_string(count) + " must have 0 to 100 million");
 }
+
+// What a string needs at the least: letters of this size, which are up to one and a half
+// as wide as high with all distortions, between the widest margins.
+constexpr double smallest_letters = 4;
+Index room_for(Index characters) {
+  constexpr double widest_letter = 1.5 * smallest_letters, margins = 20;
+  return static_cast<Index>(widest_letter * static_cast<double>(characters) + margins);
+}
+
+const char* name_of(Part part) { return part == Part::train ? "train" : part == Part::dev ? "dev" : "test"; }
 
 Index count_of(const StringPlan& plan, Part part) {
   return part == Part::train ? plan.train : part == Part::dev ? plan.dev : plan.test;
@@ -95,30 +124,32 @@ std::vector<std::string> texts_of(const StringPlan& plan, Part part) {
 }  // namespace
 
 StringPlan read_string_plan(const std::string& path) {
-  const std::string text = read_file(path);
+  const Json json = detail::read_json(path);
   try {
-    StringPlan plan = plan_from(Json::parse(text));
+    StringPlan plan = plan_from(json);
     check_plan(plan);
     return plan;
-  } catch (const Json::parse_error& error) {
-    throw FileError(path + ": not valid JSON at byte " + std::to_string(error.byte));
   } catch (const Json::exception& error) {
-    const std::string reason = error.what();
-    throw FileError(path + ": not a plan of strings (" + reason.substr(reason.find("] ") + 2) + ")");
+    throw FileError(path + ": not a plan of strings (" + detail::json_reason(error) + ")");
   } catch (const ArgumentError& error) {
     throw FileError(path + ": " + error.what());
   }
 }
 
 Part part_of(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (unsigned char byte : text) hash = (hash ^ byte) * 1099511628211u;
-  const std::uint32_t word = philox({0, 0, 0, 0}, hash)[0] >> 29;
+  const std::uint32_t word = philox({0, 0, 0, 0}, fnv1a(text))[0] >> 29;
   return word == 0 ? Part::test : word == 1 ? Part::dev : Part::train;
 }
 
-DrawnStrings::DrawnStrings(StringPlan plan, Part part) : plan_(std::move(plan)), part_(part) {
+DrawnStrings::DrawnStrings(StringPlan plan, Part part, Index widest)
+    : plan_(std::move(plan)), part_(part), widest_(widest) {
   check_plan(plan_);
+  if (count_of(plan_, part_) == 0)
+    throw ArgumentError(std::string("strings: the plan has none of this part (\"") + name_of(part_) + "\" is 0)");
+  if (widest_ > 0 && widest_ < room_for(plan_.longest))
+    throw ArgumentError("strings: pictures of at most " + std::to_string(widest_) + " pixels are too narrow for " +
+                        std::to_string(plan_.longest) + " characters (\"longest\"), which need " +
+                        std::to_string(room_for(plan_.longest)));
   for (const std::string& font : plan_.fonts) drawer_.require(font);
   texts_ = texts_of(plan_, part_);
 }
@@ -135,7 +166,24 @@ DrawnText DrawnStrings::draw(Index number, std::uint64_t epoch) const {
   if (number < 0 || number >= static_cast<Index>(texts_.size()))
     throw ArgumentError("strings: there is no string " + std::to_string(number) + " of " +
                         std::to_string(texts_.size()));
-  return drawer_.draw(texts_[static_cast<std::size_t>(number)], style(number, epoch));
+  return fitted(texts_[static_cast<std::size_t>(number)], style(number, epoch));
+}
+
+// Smaller letters between the same margins, where the picture would be too wide.
+DrawnText DrawnStrings::fitted(const std::string& text, TextStyle style) const {
+  DrawnText drawn = drawer_.draw(text, style);
+  while (widest_ > 0 && drawn.picture.size(1) > widest_) {
+    const double margins = style.left + style.right;
+    const double part =
+        0.99 * (static_cast<double>(widest_) - margins) / (static_cast<double>(drawn.picture.size(1)) - margins);
+    if (style.size * part < smallest_letters / 2)
+      throw ArgumentError("strings: \"" + text + "\" does not fit into a picture of " + std::to_string(widest_) +
+                          " pixels");
+    style.size *= part;
+    style.spacing *= part;
+    drawn = drawer_.draw(text, style);
+  }
+  return drawn;
 }
 
 }  // namespace regard

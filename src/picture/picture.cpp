@@ -60,25 +60,27 @@ Tensor<float> greys_of(cairo_surface_t* surface) {
   const bool transparent = cairo_image_surface_get_format(surface) == CAIRO_FORMAT_ARGB32;
   Tensor<float> picture({height, width});
   for (int y = 0; y < height; ++y) {
-    const unsigned char* row = cairo_image_surface_get_data(surface) +
-                               static_cast<std::ptrdiff_t>(y) * cairo_image_surface_get_stride(surface);
-    const auto* pixels = reinterpret_cast<const std::uint32_t*>(row);
+    const auto* pixels = reinterpret_cast<const std::uint32_t*>(detail::row_of(surface, y));
     for (int x = 0; x < width; ++x) picture[static_cast<Index>(y) * width + x] = grey_of(pixels[x], transparent);
   }
   return picture;
 }
 
-Surface surface_of(const Tensor<float>& picture) {
+void check_picture(const Tensor<float>& picture) {
   if (picture.rank() != 2 || picture.empty())
     throw ArgumentError("picture: " + picture.text() + " has no pixels, need [height, width]");
   if (std::max(picture.size(0), picture.size(1)) > longest_side)
     throw ArgumentError("picture: " + picture.text() + " has more than 32767 pixels a side");
+  if (!std::all_of(picture.values().begin(), picture.values().end(), [](float grey) { return std::isfinite(grey); }))
+    throw ArgumentError("picture: a pixel of " + picture.text() + " is not a finite number");
+}
+
+Surface surface_of(const Tensor<float>& picture) {
+  check_picture(picture);
   const int height = static_cast<int>(picture.size(0)), width = static_cast<int>(picture.size(1));
   Surface surface = detail::image_surface(CAIRO_FORMAT_RGB24, width, height);
   for (int y = 0; y < height; ++y) {
-    auto* row = reinterpret_cast<std::uint32_t*>(cairo_image_surface_get_data(surface.get()) +
-                                                 static_cast<std::ptrdiff_t>(y) *
-                                                     cairo_image_surface_get_stride(surface.get()));
+    auto* row = reinterpret_cast<std::uint32_t*>(detail::row_of(surface.get(), y));
     for (int x = 0; x < width; ++x) {
       const float grey = std::clamp(picture[static_cast<Index>(y) * width + x], 0.0f, 1.0f);
       row[x] = static_cast<std::uint32_t>(std::lround(grey * 255)) * 0x010101u;
@@ -104,7 +106,7 @@ Tensor<float> read_picture(const std::string& path) {
 }
 
 Tensor<float> scaled_to_height(const Tensor<float>& picture, Index height) {
-  const Surface from = surface_of(picture);
+  check_picture(picture);
   if (height < 1) throw ArgumentError("picture: height must be at least 1, got " + std::to_string(height));
   if (height == picture.size(0)) return picture;
   const double scale = static_cast<double>(height) / static_cast<double>(picture.size(0));
@@ -112,6 +114,7 @@ Tensor<float> scaled_to_height(const Tensor<float>& picture, Index height) {
   if (std::max(width, height) > longest_side)
     throw ArgumentError("picture: " + std::to_string(width) + " x " + std::to_string(height) +
                         " has more than 32767 pixels a side");
+  const Surface from = surface_of(picture);
   const Surface to = detail::image_surface(CAIRO_FORMAT_RGB24, static_cast<int>(width), static_cast<int>(height));
   const detail::Canvas canvas = detail::canvas_on(to.get());
   cairo_scale(canvas.get(), static_cast<double>(width) / static_cast<double>(picture.size(1)), scale);

@@ -24,6 +24,11 @@ Surface image_surface(cairo_format_t format, int width, int height) {
   return surface;
 }
 
+unsigned char* row_of(cairo_surface_t* surface, int y) {
+  return cairo_image_surface_get_data(surface) +
+         static_cast<std::ptrdiff_t>(y) * cairo_image_surface_get_stride(surface);
+}
+
 std::string png_bytes(cairo_surface_t* surface) {
   std::string bytes;
   check(cairo_surface_write_to_png_stream(surface, append_bytes, &bytes));

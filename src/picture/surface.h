@@ -25,6 +25,9 @@ void check(cairo_status_t status);
 // Throws ArgumentError for sizes that Cairo can't hold.
 Surface image_surface(cairo_format_t format, int width, int height);
 
+// Where row y of an image surface begins.
+unsigned char* row_of(cairo_surface_t* surface, int y);
+
 // For Cairo's writers: appends to the std::string that `closure` is.
 cairo_status_t append_bytes(void* closure, const unsigned char* bytes, unsigned int count);
 

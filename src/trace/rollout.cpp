@@ -102,7 +102,8 @@ Trace rollout_trace(const Trace& trace) {
                .produced = trace.produced,
                .maps = {},
                .quantity = MapQuantity::rollout,
-               .picture = trace.picture};
+               .picture = trace.picture,
+               .answer = trace.answer};
   for (const AttentionMap& map : trace.maps) {
     weights_of(trace, map.kind, map.layer);
     std::vector<std::vector<double>> rows;

@@ -1,11 +1,13 @@
 #include "regard/trace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "io/json_file.h"
 #include "regard/error.h"
 #include "regard/file.h"
 #include "regard/safetensors.h"
@@ -51,8 +53,24 @@ const QuantityNames& names_of(MapQuantity quantity) {
   throw ArgumentError("MapQuantity: no such quantity: " + std::to_string(static_cast<int>(quantity)));
 }
 
+bool all_finite(const Tensor<float>& numbers) {
+  return std::all_of(numbers.values().begin(), numbers.values().end(), [](float x) { return std::isfinite(x); });
+}
+
 std::string map_name(const AttentionMap& map) {
   return std::string(kind_name(map.kind)) + "." + std::to_string(map.layer);
+}
+
+// Shares, beyond what rounding and storage of 16 bits make of them.
+void check_weights(const Tensor<float>& weights, const std::string& where) {
+  constexpr float rounding = 1e-3f;
+  for (Index i = 0; i < weights.count(); ++i) {
+    if (weights[i] >= -rounding && weights[i] <= 1 + rounding) continue;
+    const Index kv_len = weights.size(2), row = i / kv_len;
+    throw FileError(where + ": the weight of head " + std::to_string(row / weights.size(1)) + ", query " +
+                    std::to_string(row % weights.size(1)) + ", key " + std::to_string(i % kv_len) + " is " +
+                    std::to_string(weights[i]) + ", must be 0 to 1");
+  }
 }
 
 // What a view relies on; the same rule for what is saved and what is loaded.
@@ -71,16 +89,21 @@ void check_map(const Trace& trace, const AttentionMap& map, const std::string& p
     throw FileError(where + ": entropy is " + map.entropy.text() + ", weights are " + map.weights.text());
   if (!map.visible.empty() && map.visible.shape() != Shape{weights[1], weights[2]})
     throw FileError(where + ": visible is " + map.visible.text() + ", weights are " + map.weights.text());
+  check_weights(map.weights, where);
+  if (!all_finite(map.entropy)) throw FileError(where + ": an entropy is not a finite number");
 }
 
 void check_picture(const Trace& trace, const std::string& path) {
   if (!trace.picture) return;
   const PatchedPicture& picture = *trace.picture;
+  constexpr Index longest_side = 32767;  // of any picture
   const bool whole = picture.pixels.rank() == 2 && picture.patch_height > 0 && picture.patch_width > 0 &&
+                     std::max(picture.patch_height, picture.patch_width) <= longest_side &&
                      picture.pixels.size(0) % picture.patch_height == 0;
   if (!whole)
     throw FileError(path + ": its picture " + picture.pixels.text() + " does not come in patches of " +
                     std::to_string(picture.patch_height) + " x " + std::to_string(picture.patch_width));
+  if (!all_finite(picture.pixels)) throw FileError(path + ": a pixel of its picture is not a finite number");
   const Index patches = picture.rows() * picture.columns();
   if (patches != static_cast<Index>(trace.source.size()))
     throw FileError(path + ": its picture has " + std::to_string(patches) + " patches for " +
@@ -102,6 +125,13 @@ void check_trace(const Trace& trace, const std::string& path) {
   }
 }
 
+// Traces of earlier versions say no answer.
+std::string symbols_apart(const std::vector<std::string>& produced) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < produced.size(); ++i) text += (i > 0 ? " " : "") + produced[i];
+  return text;
+}
+
 Trace trace_from_json(const Json& json, const std::string& path) {
   if (!json.is_object() || json.value("format", "") != "regard-trace")
     throw FileError(path + ": is not a trace (\"format\" must be \"regard-trace\")");
@@ -112,6 +142,7 @@ Trace trace_from_json(const Json& json, const std::string& path) {
   json.at("source").get_to(trace.source);
   json.at("target").get_to(trace.target);
   json.at("produced").get_to(trace.produced);
+  trace.answer = json.value("answer", symbols_apart(trace.produced));
   for (const Json& entry : json.at("maps")) {
     AttentionMap map;
     map.kind = kind_from_name(entry.at("kind").get<std::string>());
@@ -130,7 +161,7 @@ Json json_of(const Trace& trace) {
   for (const AttentionMap& map : trace.maps) maps.push_back({{"kind", kind_name(map.kind)}, {"layer", map.layer}});
   Json json = {{"format", "regard-trace"}, {"version", format_version}, {"model", trace.model},
                {"source", trace.source},   {"target", trace.target},    {"produced", trace.produced},
-               {"maps", std::move(maps)}};
+               {"answer", trace.answer},   {"maps", std::move(maps)}};
   if (trace.picture)
     json["picture"] = {{"patch_height", trace.picture->patch_height}, {"patch_width", trace.picture->patch_width}};
   return json;
@@ -239,19 +270,17 @@ void save_trace(const Trace& trace, const std::string& path) {
   }
   if (trace.picture) file.tensors["picture"] = any_tensor(trace.picture->pixels);
   write_safetensors(path + ".safetensors", file);
-  // Labels are for people: half a character becomes U+FFFD instead of an error.
-  write_file(path + ".json", json_of(trace).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(path + ".json", detail::json_text(json_of(trace)));
 }
 
 Trace load_trace(const std::string& path) {
   const std::string json_path = path + ".json";
   Trace trace;
   try {
-    trace = trace_from_json(Json::parse(read_file(json_path)), json_path);
-  } catch (const Json::parse_error& error) {
-    throw FileError(json_path + ": not valid JSON at byte " + std::to_string(error.byte));
-  } catch (const Json::exception&) {
-    throw FileError(json_path + ": an entry of the trace is missing or has the wrong type");
+    trace = trace_from_json(detail::read_json(json_path), json_path);
+  } catch (const Json::exception& error) {
+    throw FileError(json_path + ": an entry of the trace is missing or has the wrong type (" +
+                    detail::json_reason(error) + ")");
   } catch (const ArgumentError& error) {
     throw FileError(json_path + ": " + error.what());
   }

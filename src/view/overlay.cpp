@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "regard/error.h"
+#include "regard/ink.h"
 #include "view/figure_parts.h"
 
 namespace regard {
@@ -133,7 +134,7 @@ Scene overlay_scene(const HeatMap& map, const PatchedPicture& picture, const Fig
   const Bands bands = fit_bands(scene, type, map, picture, font);
   const double titles = bands.left + type.width(map.keys.title, smaller_font(font)) + margin;
   scene.width = std::max({scene.width, bands.left + bands.width + margin, titles});
-  const Tensor<float> ink = ink_of(picture.pixels);
+  const Tensor<float> ink = ink_shares(picture.pixels);
   for (Index row = -1; row < map.q_len(); ++row) {
     draw_band(scene, bands, row + 1, band_of(map, picture, ink, row));
     draw_row_name(scene, bands, row + 1, row < 0 ? "picture" : map.queries.label(row), font);
@@ -160,17 +161,13 @@ void check_overlay(const HeatMap& map, const PatchedPicture& picture) {
                         " keys for " + std::to_string(picture.rows() * picture.columns()) + " patches");
 }
 
-Tensor<float> ink_of(const Tensor<float>& pixels) {
-  std::vector<float> sorted(pixels.values().begin(), pixels.values().end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  const float ground = *middle;
-  const auto [least, most] = std::minmax_element(pixels.values().begin(), pixels.values().end());
-  const float range = std::max(*most - ground, ground - *least);
-  const float ink = *most - ground > ground - *least ? range : -range;
+Tensor<float> ink_shares(const Tensor<float>& pixels) {
+  const Ink ink = ink_of(pixels);
+  double most = 0;
+  for (float grey : pixels.values()) most = std::max(most, ink.above(grey));
   Tensor<float> shares(pixels.shape());
-  for (Index i = 0; i < pixels.count() && range > 0; ++i)
-    shares[i] = std::clamp((pixels[i] - ground) / ink, 0.0f, 1.0f);
+  for (Index i = 0; i < pixels.count() && most > 0; ++i)
+    shares[i] = static_cast<float>(std::max(0.0, ink.above(pixels[i]) / most));
   return shares;
 }
 

@@ -8,8 +8,8 @@ namespace regard {
 
 void check_overlay(const HeatMap& map, const PatchedPicture& picture);
 
-// 0 (background) to 1 (ink): the rarer of light and dark is ink, its strongest pixel 1.
-Tensor<float> ink_of(const Tensor<float>& pixels);
+// 0 (background, and what is on its other side) to 1 (the strongest pixel of ink), by ink_of.
+Tensor<float> ink_shares(const Tensor<float>& pixels);
 
 namespace figure {
 

@@ -42,7 +42,7 @@ float mean_of(const Tensor<float>& values, Index top, Index left, Index high, In
 
 // Ink on paper where there is colour, characters of the ramp where there is none.
 Block picture_block(const PatchedPicture& picture, const Grid& grid, ColourDepth depth) {
-  const Tensor<float> ink = ink_of(picture.pixels);
+  const Tensor<float> ink = ink_shares(picture.pixels);
   Block block;
   for (Index y = 0; y < picture.pixels.size(0); y += 2 * grid.unit) {
     block.emplace_back(depth);
@@ -63,12 +63,15 @@ Block picture_block(const PatchedPicture& picture, const Grid& grid, ColourDepth
   return block;
 }
 
-// The largest weight of the patches over this column of the terminal.
+// The largest weight of the patches over this column of the terminal; NaN if one is.
 double strongest_shade(const HeatMap& map, const PatchedPicture& picture, Index row, Index from, Index to) {
   double most = -1;
   for (Index column = from / picture.patch_width; column <= to / picture.patch_width; ++column)
-    for (Index across = 0; across < picture.rows(); ++across)
-      most = std::max(most, shade(map, row, column * picture.rows() + across));
+    for (Index across = 0; across < picture.rows(); ++across) {
+      const double one = shade(map, row, column * picture.rows() + across);
+      if (std::isnan(one)) return one;
+      most = std::max(most, one);
+    }
   return most;
 }
 

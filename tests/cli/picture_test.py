@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 import zlib
@@ -114,7 +115,7 @@ class ShippedModel(PictureCase):
     def test_view_shows_where_each_character_was_read(self):
         path = self.draw("map5", "--font", "DejaVu Sans Mono")
         text = self.works("view", path, "--width", "80")
-        self.assertIn("->  m a p 5", text)
+        self.assertIn("->  map5", text)
         for label in ("m ", "a ", "p ", "5 ", "</s> "):
             self.assertRegex(text, rf"(?m)^ *{label}")
         for ending in ("svg", "png", "pdf"):
@@ -215,6 +216,26 @@ class Refusals(PictureCase):
         before = self.bytes_of(path)
         self.fails(2, "view", path, "-o", path, says=["x.png"])
         self.assertEqual(self.bytes_of(path), before)
+        # A file need not be named like a picture to be one.
+        scan = self.path("scan")
+        shutil.copy(path, scan)
+        self.fails(2, "view", scan, "--model", GLYPHS, "-o", scan, "--format", "png", says=["scan is the file that is read"])
+        self.assertEqual(self.bytes_of(scan), before)
+
+    def test_a_default_name_is_not_written_over_the_picture_either(self):
+        path = self.draw("abc", name="attention-cross.png")
+        before = self.bytes_of(path)
+        run = subprocess.run([os.path.abspath(os.environ["REGARD"]), "view", "attention-cross.png", "--model",
+                              os.path.abspath(GLYPHS), "--format", "png"], cwd=self.files, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("attention-cross.png is the file that is read", run.stderr)
+        self.assertEqual(self.bytes_of(path), before)
+
+    def test_a_plan_is_not_written_over_by_a_picture(self):
+        plan = self.file("plan.png", json.dumps(PLAN))
+        before = self.bytes_of(plan)
+        self.fails(2, "picture", "--strings", plan, "--number", "0", "-o", plan, says=["is the file that is read"])
+        self.assertEqual(self.bytes_of(plan), before)
 
     def test_what_can_not_be_drawn(self):
         out = ("-o", self.path("x.png"))
@@ -268,6 +289,27 @@ class Training(PictureCase):
         report = json.loads(self.works("eval", "--model", self.out, "--data", data, "--json"))
         self.assertEqual(report["symbol_errors"], 0)
         self.works("train", "--train", data, "--dev", data, "--out", self.out, "--resume")
+
+    def test_pictures_that_can_not_be_read_are_refused_before_the_run(self):
+        self.draw("ab", "--height", "16", name="good.png")
+        self.file("wide.png", png(1100, 16, 0, 8, lambda x, y: b"\xff"))
+        data = self.file("good.tsv", "good.png\ta b\n")
+        for bad, says in (("gone.png", "gone.png"), ("wide.png", "1100 pixels wide")):
+            lines = self.file("bad.tsv", f"good.png\ta b\n{bad}\ta b\n")
+            command = ["train", "--pictures", "--train", lines, "--dev", data, "--out", self.out, "--picture-height",
+                       "16", "--epochs", "1", *SIZES]
+            self.fails(1, *command, says=["bad.tsv, line 2", says])
+            self.assertFalse(os.path.exists(os.path.join(self.out, "training.json")))
+            self.works(*command, "--skip-bad")
+            shutil.rmtree(self.out)
+
+    def test_other_pictures_of_the_same_names_are_other_data(self):
+        self.draw("ab", "--height", "16", name="one.png")
+        data = self.file("list.tsv", "one.png\ta b\n")
+        self.works("train", "--pictures", "--train", data, "--dev", data, "--out", self.out, "--picture-height", "16",
+                   "--epochs", "2", "--stop-after", "1", *SIZES)
+        self.draw("abc", "--height", "16", name="one.png")
+        self.fails(1, "train", "--train", data, "--dev", data, "--out", self.out, "--resume", says=["other data"])
 
     def test_wrong_flags(self):
         self.fails(2, "train", "--out", self.out, says=["--train is required"])

@@ -147,6 +147,18 @@ class View(Case):
             with open(f"{path}.{ending}", "rb") as file:
                 self.assertEqual(file.read(len(begin)), begin)
 
+    def test_an_ending_in_capitals_is_one_and_another_is_told_what_to_do(self):
+        self.fails(2, "view", "ab", "--model", self.model, "-o", "a.txt", says=["a.txt", "end it in .svg, .png, .pdf"])
+        path = os.path.join(self.folder, "capitals.SVG")
+        self.works("view", "ab", "--model", self.model, "-o", path)
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(4), b"<svg")
+
+    def test_a_trace_may_be_named_by_one_of_its_files(self):
+        shown = self.works("view", "--trace", self.trace)
+        for ending in (".json", ".safetensors"):
+            self.assertEqual(self.works("view", "--trace", self.trace + ending), shown)
+
     def test_one_key_alone_has_no_focus(self):
         # One letter: cross-attention has nothing to choose from.
         looked = ["view", "--model", self.model, "--kind", "encoder"]

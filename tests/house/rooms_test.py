@@ -20,10 +20,10 @@ LEFT = {
 }
 
 HEADERS = {
-    "core": "cpu dtype error half pixel_span random storage tensor threads view",
+    "core": "cpu digest dtype error half ink pixel_span random storage tensor threads view",
     "attention": "attend chain_attention instruction_set linear_attention linear_recurrence linformer mask nystrom observe pair_bias performer plan reformer relative_attention relative_bias rope score sparse_masks tree",
     "nn": "contributions disentangled head_projections layers longformer loss multi_head optimizer positions recurrent tape transformer transformer_xl",
-    "io": "file locked_folder npy safetensors",
+    "io": "characters file locked_folder npy safetensors",
     "trace": "patterns reading_places rollout trace",
     "model": "conllu dataset decoding model patches seq2seq training vocabulary",
     "explain": "experiments explain",

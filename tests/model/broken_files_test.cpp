@@ -174,7 +174,7 @@ TEST(BrokenRun, an_impossible_state_is_refused) {
                   {"/training/batch", "8"},
                   {"/epoch", nullptr},
                   {"/tensors", 7},
-                  {"/digest_version", 3},
+                  {"/digest_version", 4},
                   {"/model/config/heads", 3}},
                  [&] { Trainer::resume(folder / "run", reversals(20, 1), reversals(5, 2)); });
 }

@@ -6,13 +6,16 @@
 #include <set>
 
 #include "files.h"
+#include "refusal.h"
 #include "regard/error.h"
 
 namespace regard {
 namespace {
 
+using testing::expect_contains;
 using testing::expect_file_error;
 using testing::Folder;
+using testing::message_of;
 using Symbols = std::vector<std::string>;
 
 TEST(ReadTsv, reads_sources_by_character_and_targets_by_space) {
@@ -102,6 +105,36 @@ TEST(MakeBatch, shifts_the_target_by_one_and_pads_on_the_right) {
   EXPECT_EQ(list(batch.source), (std::vector<std::int64_t>{7, 8, 9, 7, 0, 0}));
   EXPECT_EQ(list(batch.input), (std::vector<std::int64_t>{1, 5, 0, 1, 5, 6}));
   EXPECT_EQ(list(batch.target), (std::vector<std::int64_t>{5, 2, 0, 5, 6, 2}));
+}
+
+TEST(PaddedPatches, of_several_sizes_are_refused_with_both_shapes) {
+  const Tensor<float> small({2, 3}, 1.0f), large({1, 5}, 1.0f), cube({1, 3, 1}, 1.0f);
+  const std::string message = message_of([&] { padded_patches({&small, &large}); });
+  expect_contains(message, "[1,5]");
+  expect_contains(message, "[2,3]");
+  expect_contains(message_of([&] { padded_patches({&small, &cube}); }), "[1,3,1]");
+  expect_contains(message_of([&] { padded_patches({&cube, &small}); }), "[1,3,1]");
+  const auto padded = padded_patches({&small, &small});
+  EXPECT_EQ(padded.patches.shape(), (Shape{2, 2, 3}));
+}
+
+TEST(MakeBatch, takes_no_pictures_beside_symbols) {
+  const Encoded picture{{}, {4}, Tensor<float>({2, 3}, 1.0f)}, text{{4}, {4}};
+  expect_contains(message_of([&] { make_batch({&picture, &text}); }), "1 of 2 examples have patches");
+}
+
+TEST(ReadTsv, what_the_check_refuses_is_a_bad_line_of_its_number) {
+  const Folder folder;
+  const std::string path = folder.write("a.tsv", "ok\tA\n\nbad\tB\nfine\tC\n");
+  TsvOptions options;
+  options.check = [](const Example& example) {
+    if (example.text == "bad") throw FileError("bad.png: is gone");
+  };
+  expect_file_error(path, "a.tsv, line 3: bad.png: is gone", [&] { read_tsv(path, options); });
+  options.skip_bad = true;
+  const Dataset data = read_tsv(path, options);
+  EXPECT_EQ(data.skipped, 1);
+  EXPECT_EQ(data.examples.size(), 2u);
 }
 
 TEST(PlanBatches, holds_every_example_once_by_about_equal_length) {

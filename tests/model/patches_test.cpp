@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "refusal.h"
 #include "regard/error.h"
@@ -65,6 +66,23 @@ TEST(Patches, contrast_brightness_and_white_on_black_leave_nothing_behind) {
   EXPECT_GT(sum, 0);
 }
 
+TEST(Patches, so_many_are_had_by_pictures_up_to_the_widest) {
+  for (const PatchSizes& sizes : {PatchSizes{32, 32, 4}, PatchSizes{32, 16, 4}, PatchSizes{32, 8, 3}}) {
+    const Index widest = widest_picture(sizes, 41);
+    EXPECT_LE(patch_count(sizes, widest), 41);
+    EXPECT_GT(patch_count(sizes, widest + 1), 41);
+  }
+}
+
+TEST(Patches, of_exactly_half_ink_are_those_of_the_negative_too) {
+  // Mean square 1 with half the pixels 0: the others are the root of 2.
+  const Tensor<float> picture({2, 2}, {0, 1, 1, 0}), negative({2, 2}, {1, 0, 0, 1});
+  for (const Tensor<float>& one : {picture, negative}) {
+    const auto patches = patches_of(one, {2, 2, 2});
+    for (Index i = 0; i < 4; ++i) EXPECT_NEAR(patches[i], i == 1 || i == 2 ? std::sqrt(2.0) : 0, 1e-6) << i;
+  }
+}
+
 TEST(Patches, a_picture_of_one_grey_is_background) {
   const auto patches = patches_of(Tensor<float>({4, 5}, 0.3f), {4, 4, 2});
   for (float value : patches.values()) EXPECT_EQ(value, 0);
@@ -79,6 +97,9 @@ TEST(Patches, what_can_not_be_cut_is_refused) {
   expect_contains(message_of([&] { patches_of(broken, sizes); }), "not a finite number");
   expect_contains(message_of([] { check_patches({32, 12, 4}); }), "12 does not divide the pictures' height 32");
   expect_contains(message_of([] { check_patches({32, 0, 4}); }), "must be at least 1");
+  expect_contains(message_of([] { check_patches({32, 32, 32768}); }), "32768 pixels are more than 32767");
+  // The sum with a picture's width would overflow.
+  expect_contains(message_of([] { check_patches({32, 32, std::numeric_limits<Index>::max()}); }), "more than 32767");
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // Models that read pictures: the whole way from pixels to symbols and back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
-#include "element_slopes.h"
 #include "model/toy.h"
-#include "regard/loss.h"
+#include "model/training_gradients.h"
 
 namespace regard {
 namespace {
@@ -27,14 +28,14 @@ Seq2SeqConfig picture_sizes(PositionKind positions = PositionKind::sinusoidal) {
 }
 
 // Letters a to d are ink in one half of a cell of 8 x 4: top, bottom, left, right.
-Tensor<float> drawn(const std::string& text, float ground = 1) {
-  const auto width = static_cast<Index>(4 * text.size()) + 3;
-  Tensor<float> picture({8, width}, ground);
+Tensor<float> drawn(const std::string& text, Index left = 1) {
+  const auto width = static_cast<Index>(4 * text.size()) + 2 + left;
+  Tensor<float> picture({8, width}, 1.0f);
   for (std::size_t letter = 0; letter < text.size(); ++letter)
     for (Index y = 1; y < 7; ++y)
       for (Index x = 0; x < 3; ++x) {
         const bool ink[] = {y < 4, y >= 4, x < 1, x >= 2};
-        if (ink[text[letter] - 'a']) picture[y * width + static_cast<Index>(4 * letter) + x + 1] = 0;
+        if (ink[text[letter] - 'a']) picture[y * width + static_cast<Index>(4 * letter) + x + left] = 0;
       }
   return picture;
 }
@@ -49,9 +50,17 @@ Dataset picture_data(Index count, std::uint64_t seed) {
     for (const std::string& letter : example.target) example.text += letter;
     data.examples.push_back(std::move(example));
   }
-  // Another brightness every epoch, so that training needs to draw anew.
+  data.picture = [examples = data.examples](Index example, std::uint64_t) {
+    return drawn(examples[static_cast<std::size_t>(example)].text);
+  };
+  return data;
+}
+
+// The same texts, elsewhere in each epoch's pictures.
+Dataset redrawn_data(Index count, std::uint64_t seed) {
+  Dataset data = picture_data(count, seed);
   data.picture = [examples = data.examples](Index example, std::uint64_t epoch) {
-    return drawn(examples[static_cast<std::size_t>(example)].text, 1 - 0.01f * static_cast<float>(epoch % 10));
+    return drawn(examples[static_cast<std::size_t>(example)].text, 1 + static_cast<Index>(epoch));
   };
   return data;
 }
@@ -86,21 +95,8 @@ TEST(PictureModel, gradients_of_the_training_loss_are_exact) {
     for (double& value : patches.values()) value = random.normal();
     const Ids present({2, 3}, {1, 1, 1, 1, 0, 0}), input({2, 3}, {1, 4, 5, 1, 6, 0}),
         target({2, 3}, {4, 5, 2, 6, 2, 0});
-    const auto loss = [&](bool backward) {
-      Tape<double> tape(true, 3);
-      const auto logits = model.decode(tape, model.encode(tape, {present, patches}), present, input);
-      Tensor<double> gradient;
-      const double mean = cross_entropy(logits->value, target, 0, 0.1, &gradient).mean();
-      if (backward) tape.backward(logits, std::move(gradient));
-      return mean;
-    };
-    const auto parameters = model.parameters();
-    ASSERT_EQ(parameters[0]->name, "encoder.patches.weight");
-    for (auto* p : parameters) p->gradient.fill(0);
-    loss(true);
-    for (auto* p : parameters)
-      testing::expect_element_slopes(
-          p->name, Tensor<double>(p->gradient), p->value, [&] { return loss(false); }, 1e-7);
+    ASSERT_EQ(model.parameters()[0]->name, "encoder.patches.weight");
+    testing::expect_exact_gradients("pictures", model, {present, patches}, input, target);
   }
 }
 
@@ -218,7 +214,9 @@ TEST(PictureModel, learns_a_handful_of_pictures_by_heart) {
   trainer.run({});
   const Model model = load_model(folder / "run");
   const auto counts = evaluate_answers(model, picture_questions(model, picture_data(16, 1)), {});
-  EXPECT_EQ(counts.sequences, 16);
+  std::set<std::string> texts;  // one picture each
+  for (const Example& example : picture_data(16, 1).examples) texts.insert(example.text);
+  EXPECT_EQ(counts.sequences, static_cast<Index>(texts.size()));
   EXPECT_EQ(counts.wrong_sequences, 0);
   // White on black is read like black on white.
   Tensor<float> negative = drawn("dab");
@@ -231,7 +229,7 @@ TEST(PictureModel, learns_a_handful_of_pictures_by_heart) {
 TEST(PictureModel, a_stop_and_a_resume_equal_an_uninterrupted_run_byte_for_byte) {
   const Folder folder;
   const auto fresh = [&](const std::string& path) {
-    return Trainer(LockedFolder(path), plan(2), picture_sizes(), picture_data(40, 1), picture_data(8, 2), false, "x");
+    return Trainer(LockedFolder(path), plan(2), picture_sizes(), redrawn_data(40, 1), picture_data(8, 2), false, "x");
   };
   const std::string whole = folder / "whole", pieces = folder / "pieces";
   fresh(whole).run({});
@@ -241,15 +239,77 @@ TEST(PictureModel, a_stop_and_a_resume_equal_an_uninterrupted_run_byte_for_byte)
     observer.progress = [&](const TrainingProgress& p) { stop = p.run_batches >= steps; };
     observer.stop = &stop;
     steps == 2 ? fresh(pieces).run(observer)
-               : Trainer::resume(pieces, picture_data(40, 1), picture_data(8, 2)).run(observer);
+               : Trainer::resume(pieces, redrawn_data(40, 1), picture_data(8, 2)).run(observer);
   }
   EXPECT_TRUE(Trainer::data_options(pieces).pictures);
   EXPECT_EQ(Trainer::picture_sizes(pieces), patch_sizes);
-  Dataset other = picture_data(40, 1);
+  Dataset other = redrawn_data(40, 1);
   other.origin = "drawn in another way";
   expect_contains(message_of<FileError>([&] { Trainer::resume(pieces, other, picture_data(8, 2)); }), "other data");
-  Trainer::resume(pieces, picture_data(40, 1), picture_data(8, 2)).run({});
+  other = redrawn_data(40, 1);
+  other.contents = "of other files";
+  expect_contains(message_of<FileError>([&] { Trainer::resume(pieces, other, picture_data(8, 2)); }), "other data");
+  Trainer::resume(pieces, redrawn_data(40, 1), picture_data(8, 2)).run({});
   expect_same_run(whole, pieces);
+  // Pictures that stayed as they were in the first epoch would be another run.
+  const std::string still = folder / "still";
+  Trainer(LockedFolder(still), plan(2), picture_sizes(), picture_data(40, 1), picture_data(8, 2), false, "x").run({});
+  EXPECT_FALSE(bytes_of(testing::tensors_of(still)) == bytes_of(testing::tensors_of(whole)));
+}
+
+TEST(PictureModel, every_example_is_drawn_once_an_epoch_with_the_epochs_number) {
+  const Folder folder;
+  std::vector<std::pair<Index, std::uint64_t>> requests, wanted;
+  Dataset train = picture_data(12, 1);
+  train.picture = [&, draw = train.picture](Index example, std::uint64_t epoch) {
+    requests.emplace_back(example, epoch);
+    return draw(example, epoch);
+  };
+  Trainer(LockedFolder(folder / "run"), plan(2), picture_sizes(), train, picture_data(4, 2), false, "x").run({}, 1);
+  Trainer::resume(folder / "run", train, picture_data(4, 2)).run({});
+  for (std::uint64_t epoch : {0, 1})
+    for (Index example = 0; example < 12; ++example) wanted.emplace_back(example, epoch);
+  EXPECT_TRUE(std::is_permutation(requests.begin(), requests.end(), wanted.begin(), wanted.end()));
+}
+
+TEST(PictureModel, a_picture_that_fails_in_a_run_is_named_and_the_checkpoint_goes_on) {
+  const Folder folder;
+  Dataset train = picture_data(12, 1), broken = train;
+  train.examples[5].text = broken.examples[5].text = "five.png";
+  broken.picture = [draw = train.picture](Index example, std::uint64_t epoch) {
+    return example == 5 && epoch == 1 ? Tensor<float>({8, 99}, 1.0f) : draw(example, epoch);
+  };
+  const auto run = [&](const std::string& path, const Dataset& data) {
+    Trainer(LockedFolder(path), plan(2), picture_sizes(), data, picture_data(4, 2), false, "x").run({});
+  };
+  const std::string message = message_of<Error>([&] { run(folder / "run", broken); });
+  expect_contains(message, "five.png");
+  expect_contains(message, "99 pixels wide");
+  // Errors of pictures are none of the training state.
+  Dataset bad_dev = picture_data(4, 2);
+  bad_dev.picture = [](Index, std::uint64_t) { return Tensor<float>({8, 99}, 1.0f); };
+  const std::string resumed = message_of([&] { Trainer::resume(folder / "run", train, bad_dev); });
+  expect_contains(resumed, "99 pixels wide");
+  EXPECT_EQ(resumed.find("training state"), std::string::npos) << resumed;
+  Trainer::resume(folder / "run", train, picture_data(4, 2)).run({});
+  run(folder / "whole", train);
+  expect_same_run(folder / "whole", folder / "run");
+}
+
+TEST(PictureModel, lines_of_one_picture_are_references_of_one_question) {
+  const Model model = picture_model();
+  Dataset data = picture_data(3, 1);
+  data.examples[0] = {"one.png", {}, {"a"}};
+  data.examples[1] = {"two.png", {}, {"b"}};
+  data.examples[2] = {"one.png", {}, {"c", "d"}};
+  data.picture = [](Index example, std::uint64_t) { return drawn(example == 1 ? "b" : "cd"); };
+  const auto questions = picture_questions(model, data);
+  ASSERT_EQ(questions.size(), 2u);
+  EXPECT_EQ(questions[0].references, (std::vector<std::vector<std::string>>{{"a"}, {"c", "d"}}));
+  EXPECT_EQ(questions[0].patches.shape(), model.patches(drawn("cd")).shape());
+  EXPECT_EQ(questions[1].references, (std::vector<std::vector<std::string>>{{"b"}}));
+  EXPECT_EQ(questions[1].patches.shape(), model.patches(drawn("b")).shape());
+  EXPECT_EQ(evaluate_answers(model, questions, {}).sequences, 2);
 }
 
 TEST(PictureModel, a_trace_keeps_the_picture_and_names_patches_by_their_pixels) {

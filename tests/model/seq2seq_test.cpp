@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/gradient_check.h"
+#include "model/training_gradients.h"
 #include "regard/error.h"
-#include "regard/loss.h"
 
 namespace regard {
 namespace {
@@ -37,27 +36,7 @@ TEST(Seq2Seq, gradients_of_the_training_loss_are_exact) {
     config.max_length = 4;
     Seq2Seq<double> model(config, 6, 7, 1);
     const Ids source({2, 3}, {4, 5, 4, 5, 0, 0}), input({2, 3}, {1, 4, 5, 1, 6, 0}), target({2, 3}, {4, 5, 2, 6, 2, 0});
-    const auto loss = [&](bool backward) {
-      Tape<double> tape(true, 3);
-      const auto logits = model.decode(tape, model.encode(tape, source), source, input);
-      Tensor<double> gradient;
-      const double mean = cross_entropy(logits->value, target, 0, 0.1, &gradient).mean();
-      if (backward) tape.backward(logits, std::move(gradient));
-      return mean;
-    };
-    const auto parameters = model.parameters();
-    for (auto* p : parameters) p->gradient.fill(0);
-    loss(true);
-    for (auto* p : parameters)
-      for (Index i = 0; i < p->value.count(); ++i) {
-        const double before = p->value[i];
-        p->value[i] = before + 1e-5;
-        const double above = loss(false);
-        p->value[i] = before - 1e-5;
-        const double below = loss(false);
-        p->value[i] = before;
-        ASSERT_NEAR(p->gradient[i], (above - below) / 2e-5, 1e-7) << name << ", " << p->name << " at " << i;
-      }
+    testing::expect_exact_gradients(name, model, source, input, target);
   }
 }
 

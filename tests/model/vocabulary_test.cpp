@@ -41,23 +41,6 @@ TEST(Vocabulary, rebuilt_from_its_own_symbols_it_is_the_same) {
   for (std::int64_t id = 0; id < first.size(); ++id) EXPECT_EQ(second.symbol(id), first.symbol(id));
 }
 
-TEST(Characters, are_code_points) {
-  EXPECT_EQ(characters("aé店\U0001F4A9"), (Symbols{"a", "é", "店", "\U0001F4A9"}));
-  EXPECT_EQ(characters(""), Symbols{});
-}
-
-TEST(Characters, invalid_utf8_is_refused_with_its_place) {
-  for (const std::string& text :
-       {std::string("ab\xff"), std::string("ab\xc3"), std::string("ab\xed\xa0\x80"), std::string("ab\xc0\xaf")}) {
-    try {
-      characters(text);
-      FAIL() << text;
-    } catch (const ArgumentError& error) {
-      EXPECT_NE(std::string(error.what()).find("byte 2"), std::string::npos) << error.what();
-    }
-  }
-}
-
 TEST(SourceSymbols, are_words_only_where_asked_and_spaces_are_there) {
   EXPECT_EQ(source_symbols("ab c", false), (Symbols{"a", "b", " ", "c"}));
   EXPECT_EQ(source_symbols(" ab  c ", true), (Symbols{"ab", "c"}));

@@ -95,6 +95,19 @@ TEST(DrawnStrings, plans_are_read_and_refused_by_their_entries) {
   refused("\"abé\"", "\"\"", "the alphabet is empty");
   refused("\"train\": 5", "\"train\": -5", "a part of -5");
   refused("{", "[", "not valid JSON");
+  refused("\"distortion\": 0.5", "\"distortion\": 1.5", "distortion is 1.5");
+  refused("\"distortion\": 0.5", "\"distortion\": -0.1", "distortion is -0.1");
+  refused("\"distortion\": 0.5", "\"distortion\": \"0.5\"", "\"distortion\" is \"0.5\", must be a number");
+  refused("\"height\": 24", "\"height\": 0", "height is 0, must be 1 to 4096");
+  refused("\"height\": 24", "\"height\": 4097", "height is 4097");
+  refused("\"height\": 24", "\"height\": 24.5", "\"height\" is 24.5, must be a whole number");
+  refused("\"seed\": 4", "\"seed\": -4", "\"seed\" is -4");
+  refused("\"seed\": 4", "\"seed\": 4.5", "\"seed\" is 4.5");
+  refused("\"seed\": 4", "\"seed\": 99999999999999999999", "\"seed\" is");
+  refused("\"train\": 5", "\"train\": true", "\"train\" is true");
+  refused("\"train\": 5", "\"train\": 18446744073709551615", "\"train\" is 18446744073709551615");
+  refused("\"dev\": 1", "\"dev\": 100000001", "a part of 100000001");
+  refused("\"longest\": 3", "\"longest\": 1001", "within 1 to 1000");
   testing::expect_file_error(folder / "none.json", "", [&] { read_string_plan(folder / "none.json"); });
 }
 
@@ -105,6 +118,32 @@ TEST(DrawnStrings, what_can_not_be_drawn_is_refused) {
   plan = small_plan();
   plan.longest = 1;  // five strings in all
   expect_contains(message_of([&] { DrawnStrings(plan, Part::test); }), "strings for a part of 80");
+  plan = small_plan();
+  plan.train = plan.dev = 0;
+  expect_contains(message_of([&] { DrawnStrings(plan, Part::train); }), "\"train\" is 0");
+  expect_contains(message_of([&] { DrawnStrings(plan, Part::dev); }), "\"dev\" is 0");
+  EXPECT_NO_THROW(DrawnStrings(plan, Part::test));
+}
+
+TEST(DrawnStrings, strings_that_would_be_too_wide_get_smaller_letters) {
+  StringPlan plan = small_plan();
+  plan.longest = 40;
+  plan.distortion = 1;
+  constexpr Index widest = 300;
+  const DrawnStrings any(plan, Part::dev), narrow(plan, Part::dev, widest);
+  Index wide = 0, kept = 0;
+  for (Index i = 0; i < plan.dev; ++i) {
+    const DrawnText free = any.draw(i, 0), fitted = narrow.draw(i, 0);
+    EXPECT_LE(fitted.picture.size(1), widest) << i;
+    EXPECT_EQ(fitted.picture.size(0), plan.height);
+    EXPECT_EQ(fitted.characters.size(), free.characters.size());
+    free.picture.size(1) > widest ? ++wide : ++kept;
+    if (free.picture.size(1) > widest) continue;
+    EXPECT_EQ(fitted.picture.shape(), free.picture.shape()) << i;  // as it was
+  }
+  EXPECT_GT(wide, 5);
+  EXPECT_GT(kept, 5);
+  expect_contains(message_of([&] { DrawnStrings(plan, Part::dev, 200); }), "at most 200 pixels are too narrow for 40");
 }
 
 }  // namespace

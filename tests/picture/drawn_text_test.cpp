@@ -148,6 +148,12 @@ TEST(DrawnText, what_would_be_drawn_in_another_way_is_refused) {
   expect_contains(message_of([&] { drawer.draw("a\xff", {}); }), "not valid UTF-8");
   expect_contains(message_of([&] { drawer.draw("a", {.size = 0}); }), "size is 0");
   expect_contains(message_of([&] { drawer.draw("a", {.noise = 2}); }), "noise is 2");
+  // Pango counts 1024ths of a pixel in 31 bits: these numbers don't fit into it.
+  for (double huge : {1e300, -1e300, 1e7, std::nan("")}) {
+    expect_contains(message_of([&] { drawer.draw("a", {.shift = huge}); }), "shift is");
+    expect_contains(message_of([&] { drawer.draw("ab", {.spacing = huge}); }), "spacing is");
+  }
+  expect_contains(message_of([&] { drawer.draw(std::string(10'001, 'm'), {.size = 1}); }), "10001 bytes");
   expect_contains(message_of([&] { drawer.draw(std::string(9000, 'm'), {.size = 100}); }), "the picture's width");
   Random random(1);
   expect_contains(message_of([&] { random_style("DejaVu Sans", 1.5, random); }), "distortion is 1.5");

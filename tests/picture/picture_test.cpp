@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "files.h"
 #include "refusal.h"
@@ -68,6 +69,16 @@ TEST(Picture, is_scaled_in_proportion_and_keeps_its_greys) {
   expect_contains(message_of([&] { scaled_to_height(halves, 0); }), "height must be at least 1");
   expect_contains(message_of([&] { scaled_to_height(Tensor<float>({2, 0}), 5); }), "has no pixels");
   expect_contains(message_of([&] { scaled_to_height(Tensor<float>({1, 2000}, 1.0f), 32); }), "32767 pixels a side");
+}
+
+TEST(Picture, pixels_that_are_no_numbers_are_refused) {
+  for (float bad : {NAN, INFINITY, -INFINITY}) {
+    Tensor<float> picture({2, 3}, 1.0f);
+    picture[4] = bad;
+    expect_contains(message_of([&] { picture_png(picture); }), "[2,3] is not a finite number");
+    expect_contains(message_of([&] { scaled_to_height(picture, 4); }), "not a finite number");
+    expect_contains(message_of([&] { scaled_to_height(picture, 2); }), "not a finite number");
+  }
 }
 
 }  // namespace

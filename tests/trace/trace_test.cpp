@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "files.h"
 #include "regard/error.h"
@@ -151,6 +153,72 @@ TEST_F(TraceTest, tensor_that_is_missing_or_has_the_wrong_shape_is_named) {
   file.tensors["cross.1.weights"].shape = {1, 2, 3};
   write_safetensors(path_ + ".safetensors", file);
   expect_load_refused("[1,2,3]");
+}
+
+TEST_F(TraceTest, weights_that_are_no_shares_are_refused_with_their_place) {
+  for (float bad : {NAN, INFINITY, -0.25f, 1.5f}) {
+    Trace trace = small_trace();
+    trace.maps[0].weights[3] = bad;
+    testing::expect_file_error(path_, "map cross.1: the weight of head 0, query 1, key 1 is",
+                               [&] { save_trace(trace, path_); });
+    save_trace(small_trace(), path_);
+    TensorFile file = read_safetensors(path_ + ".safetensors");
+    file.tensors["cross.1.weights"] = any_tensor(trace.maps[0].weights);
+    write_safetensors(path_ + ".safetensors", file);
+    expect_load_refused("map cross.1: the weight of head 0, query 1, key 1 is");
+  }
+  Trace rounded = small_trace();
+  rounded.maps[0].weights[2] = 1.00001f;
+  rounded.maps[0].weights[3] = -0.00001f;
+  EXPECT_NO_THROW(save_trace(rounded, path_));
+}
+
+TEST_F(TraceTest, an_entropy_that_is_no_number_is_refused) {
+  Trace trace = small_trace();
+  trace.maps[0].entropy[1] = NAN;
+  testing::expect_file_error(path_, "map cross.1: an entropy", [&] { save_trace(trace, path_); });
+}
+
+// Two patches of 2 x 3 pixels, the second cut off at the picture's edge.
+Trace picture_trace() {
+  Trace trace = small_trace();
+  trace.source = {"0", "3"};
+  trace.picture = PatchedPicture{Tensor<float>({2, 5}, 1.0f), 2, 3};
+  return trace;
+}
+
+TEST_F(TraceTest, pictures_that_can_not_be_shown_are_refused) {
+  save_trace(picture_trace(), path_);
+  EXPECT_EQ(load_trace(path_).picture->pixels.shape(), (Shape{2, 5}));
+  TensorFile file = read_safetensors(path_ + ".safetensors");
+  for (float bad : {NAN, INFINITY}) {
+    Trace trace = picture_trace();
+    trace.picture->pixels[7] = bad;
+    testing::expect_file_error(path_, "a pixel of its picture", [&] { save_trace(trace, path_); });
+    file.tensors["picture"] = any_tensor(trace.picture->pixels);
+    write_safetensors(path_ + ".safetensors", file);
+    expect_load_refused("a pixel of its picture is not a finite number");
+  }
+  // As wide as an Index can say: the sum with the picture's width would overflow.
+  for (Index width : {Index{32768}, std::numeric_limits<Index>::max()}) {
+    Trace trace = picture_trace();
+    trace.picture->patch_width = width;
+    testing::expect_file_error(path_, "does not come in patches of 2 x " + std::to_string(width),
+                               [&] { save_trace(trace, path_); });
+  }
+}
+
+TEST_F(TraceTest, the_answer_is_kept_and_of_old_files_read_off_the_symbols) {
+  Trace trace = small_trace();
+  trace.answer = "XY";
+  save_trace(trace, path_);
+  EXPECT_EQ(load_trace(path_).answer, "XY");
+  std::string json = read_file(path_ + ".json");
+  const auto at = json.find("\"answer\"");
+  ASSERT_NE(at, std::string::npos);
+  json.erase(at, json.find(',', at) + 1 - at);
+  write_file(path_ + ".json", json);
+  EXPECT_EQ(load_trace(path_).answer, "X Y");
 }
 
 TEST_F(TraceTest, only_traces_of_whole_weights_are_saved) {

@@ -116,6 +116,18 @@ TEST(Overlay, figures_say_what_they_show) {
   EXPECT_EQ(svg, figure_overlay(map_of(trace), *trace.picture, FigureFormat::svg));
 }
 
+// Without escape sequences, which end in m; a half block of three bytes is one column.
+int columns_of(const std::string& line) {
+  int columns = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\x1b')
+      i = line.find('m', i);
+    else
+      columns += (static_cast<unsigned char>(line[i]) & 0xc0) != 0x80;
+  }
+  return columns;
+}
+
 TEST(Overlay, in_a_terminal_weights_stand_below_their_pixels) {
   const Trace trace = dotted();
   const std::string text = terminal_overlay({map_of(trace)}, *trace.picture, {.width = 40});
@@ -134,8 +146,7 @@ TEST(Overlay, in_a_terminal_weights_stand_below_their_pixels) {
   for (int width : {20, 25, 60})
     for (ColourDepth depth : {ColourDepth::none, ColourDepth::truecolour}) {
       std::istringstream narrow(terminal_overlay({map_of(trace)}, *trace.picture, {.width = width, .depth = depth}));
-      for (std::string line; std::getline(narrow, line);)
-        EXPECT_TRUE(depth != ColourDepth::none || line.size() <= static_cast<std::size_t>(width)) << line;
+      for (std::string line; std::getline(narrow, line);) EXPECT_LE(columns_of(line), width) << line;
     }
 }
 
@@ -149,12 +160,24 @@ TEST(Overlay, maps_of_other_sizes_are_refused) {
 }
 
 TEST(Overlay, ink_is_the_rarer_of_light_and_dark) {
-  const auto shares = ink_of(Tensor<float>({1, 5}, {0.25f, 0.25f, 0.25f, 1.0f, 0.625f}));
+  const auto shares = ink_shares(Tensor<float>({1, 5}, {0.25f, 0.25f, 0.25f, 1.0f, 0.625f}));
   EXPECT_FLOAT_EQ(shares[0], 0);
   EXPECT_FLOAT_EQ(shares[3], 1);
   EXPECT_FLOAT_EQ(shares[4], 0.5f);
-  const Tensor<float> flat = ink_of(Tensor<float>({2, 2}, 0.5f));
+  const Tensor<float> flat = ink_shares(Tensor<float>({2, 2}, 0.5f));
   for (float share : flat.values()) EXPECT_EQ(share, 0);
+  // What is on the other side of the background is no ink.
+  const auto both = ink_shares(Tensor<float>({1, 5}, {0.5f, 0.5f, 0.5f, 0.25f, 1.0f}));
+  EXPECT_EQ(both[3], 0);
+  EXPECT_EQ(both[4], 1);
+}
+
+TEST(Overlay, a_weight_that_is_no_number_is_shown_as_such_in_a_terminal) {
+  Trace trace = dotted();
+  trace.maps[0].weights[2] = NAN;  // of row a, in the middle of three columns of patches
+  const std::string text = terminal_overlay({map_of(trace)}, *trace.picture, {.width = 40});
+  expect_contains(text, "   a " + std::string(4, ascii_ramp(double{0.1f})) + "????" +
+                            std::string(2, ascii_ramp(double{0.2f})) + "\n");
 }
 
 }  // namespace
