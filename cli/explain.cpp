@@ -107,8 +107,9 @@ Answered answers_to_texts_of(const Arguments& a, const Model& model, const TsvOp
 }
 
 Answered answers_to_pictures_of(const Arguments& a, const Model& model, const TsvOptions& options) {
-  const Dataset data = a.strings.empty() ? read_picture_list(a.data, options, model.config.patches.height)
-                                         : drawn_dataset(read_string_plan(a.strings), Part::test);
+  const Dataset data = a.strings.empty()
+                           ? read_checked_pictures(a.data, options, model.config.patches)
+                           : drawn_dataset(read_string_plan(a.strings), Part::test, model.widest_picture());
   std::vector<Tensor<float>> patches;
   for (Question& question : picture_questions(model, data)) patches.push_back(std::move(question.patches));
   return answers_to_pictures(model, std::move(patches));
