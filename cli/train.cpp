@@ -324,7 +324,9 @@ void add_train(CLI::App& program) {
   command.add_option("--dev", a->dev, "The same, for choosing the best epoch")->type_name("FILE");
   command.add_option("--out", a->out, "Folder of the model and its checkpoints")->required()->type_name("DIR");
   command.add_option("--name", a->name, "Name for captions (default: the folder's)");
-  command.add_flag("--resume", a->resume, "Go on with the run in --out; sizes and plan are those it began with");
+  command.add_flag(
+      "--resume", a->resume,
+      "Go on with the run in --out: give the same --train and --dev, sizes and plan are those it began with");
   command.add_flag("--words", a->words, "Split sources that contain spaces into words");
   command.add_flag("--skip-bad", a->skip_bad, "Pass over bad lines and count them");
   add_pictures(command, *a);

@@ -10,8 +10,8 @@ namespace regard {
 double measure_peak_gflops();
 
 // Streaming reads of memory beyond four times the last-level cache on threads()
-// threads at once, each of four streams side by side, in GB/s (10^9 bytes). About
-// 200 ms and 256 MiB or more.
+// threads at once, each of four streams side by side, in GB/s (10^9 bytes). Half
+// a second and 256 MiB or more.
 double measure_read_gbs();
 
 }  // namespace regard

@@ -59,7 +59,7 @@ double measure_read_gbs() {
   const AlignedVector<std::uint64_t> memory(words, 1);
   const auto team = static_cast<std::size_t>(threads());
   std::vector<std::uint64_t> totals(team, 0);
-  const double rate = best_rate(6, [&](std::int64_t item) {
+  const double rate = best_rate(24, [&](std::int64_t item) {
     const std::size_t share = odd_pages(words / team / 4) * 4, begin = static_cast<std::size_t>(item) * share;
     totals[static_cast<std::size_t>(item)] +=
         kernels::active().sum_words(memory.data() + begin, static_cast<Index>(share));
