@@ -352,10 +352,8 @@ void explain_text(const Arguments& a, Model& model, const Answered& answered, co
       fmt::format("What each symbol was read from: the {} that a method puts first, where it stands, its score. ",
                   model.reads_pictures() ? "patch (by its left edge in pixels)" : "source symbol") +
           "weights and norms: shares of the cross-attention, mean over decoder layers and heads. rollout: weights "
-          "followed "
-          "through all layers. gradient: weight times gradient of log p, summed over layers and heads. ablation: how "
-          "far p "
-          "falls with it hidden.",
+          "followed through all layers. gradient: weight times gradient of log p, summed over layers and heads. "
+          "ablation: how far p falls with it hidden.",
       symbol_rows(scores, words.source, words.symbols), width);
   print_report(found, a, width);
 }

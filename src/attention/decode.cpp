@@ -24,8 +24,7 @@ Index rows_of_group(const Call& call) { return call.sizes.group() * call.sizes.q
 Index padded_width(const Call& call) { return kernels::padded(call.sizes.value_dim, call.kernels.lanes); }
 Index splits_of(const Call& call) { return std::max<Index>(1, (call.sizes.kv_len + decode_split - 1) / decode_split); }
 
-// Floats of one partial result. Its sums come first, on a cache line: they are loaded
-// and stored all the time, and a vector across two lines costs twice.
+// Floats of one partial result, whose sums come first and start on a cache line.
 Index partial_floats(const Call& call) {
   constexpr Index line = 16;
   return kernels::padded(rows_of_group(call) * (3 + padded_width(call)), line);
